@@ -176,7 +176,7 @@ def _conservation(scan: "Scan", config: DatasetConfig) -> dg.AssetCheckResult:
             "rows_waiting": scan.num_waiting_rows,
         }
         passed &= 2 * scan.num_rows == sum(rows.values()) + scan.num_left_out_rows
-    if config.source.where is not None:
+    if config.source.where is not None or scan.num_left_out_rows:
         rows |= {"rows_left_out": scan.num_left_out_rows, "files_left_out": scan.num_left_out_files}
     return dg.AssetCheckResult(
         check_name="conservation",

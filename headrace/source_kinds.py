@@ -22,7 +22,6 @@ GROUP = "headrace.sources"
 
 _OWN = {
     FILES: "headrace.sources.sources:FILES_KIND",
-    "headrace": "headrace.sources.kinds.output:KIND",
     "kaldi": "headrace.sources.kinds.kaldi:KIND",
     "lhotse": "headrace.sources.kinds.lhotse:KIND",
     "nemo": "headrace.sources.kinds.nemo:KIND",
@@ -47,12 +46,14 @@ class SourceKind:
         options: the model of `source.options`: its keys, their types and defaults.
         has_rows: whether a corpus has rows of its own, which are the samples.
         columns: `source.columns` for these rows; the YAML may name others.
+        fields: options → `source.fields` for these rows.
     """
 
     open: Callable[[str, Any, Sequence[str]], Any]
     options: type[BaseModel] = NoOptions
     has_rows: bool = True
     columns: Mapping[str, str] = field(default_factory=lambda: {"key": "id"})
+    fields: Callable[[Any], Mapping[str, str]] = lambda options: {}  # noqa: ARG005
 
 
 def kind_names() -> list[str]:

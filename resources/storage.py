@@ -23,6 +23,7 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
+from headrace.sources.named_files import pieces
 from headrace.sources.sources import Corpus, open_corpus
 from headrace.sources.table_places import TablePlace, table_places
 from headrace.stores.file_urls import is_file_url, path_of_file_url
@@ -66,9 +67,16 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
     def late_source(self, config: DatasetConfig) -> LateSource:
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
-        root = self.resolve(config.source.uri)
+        root = self._resolved_source(config.source.uri)
         kind, options, digests = config.source.kind, config.source.options, config.source.digests
         return LateSource(partial(open_corpus, kind, root, options, exclude=excluded, digests=digests))
+
+    def _resolved_source(self, uri: str) -> str:
+        """`source.uri`, which some kinds take as several paths with commas between them."""
+        whole = self.resolve(uri)
+        if "," not in uri or "://" in whole or Path(whole).exists():
+            return whole
+        return ",".join(self.resolve(part) for part in pieces(uri))
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or the rows of the source itself; None if there are neither."""
@@ -93,7 +101,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def metadata_places(self, config: DatasetConfig) -> tuple[TablePlace, ...]:
         """The files of the metadata table, in their order."""
-        output, source = self.resolve(config.output.uri), self.resolve(config.source.uri)
+        output, source = self.resolve(config.output.uri), self._resolved_source(config.source.uri)
         return table_places(config.source.metadata or (), self.resolve, source, output)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:

@@ -11,7 +11,7 @@ from headrace.config.error_lines import error_line
 from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import TableConfig, TableFile, checked_table
 from headrace.path_templates import columns_of
-from headrace.source_kinds import FILES, source_kind
+from headrace.source_kinds import FILES, SourceKind, source_kind
 
 
 class SampleKind(StrEnum):
@@ -136,32 +136,33 @@ class SourceConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _kind_has_defaults(cls, content: Any) -> Any:  # noqa: ANN401 - what the YAML has
-        """Add what the kind of the source implies: with rows of its own, `samples: rows`, its columns and slugs."""
+        """Check the options. Add what the kind implies: with rows of its own `samples: rows`, its columns and slugs."""
         name = content.get("kind", FILES) if isinstance(content, dict) else FILES
-        if not isinstance(name, str) or not source_kind(name).has_rows:
+        if not isinstance(name, str):
             return content
-        if content.get("samples", SampleKind.ROWS) != SampleKind.ROWS:
-            raise ValueError(f"samples: a source of kind {name} has rows, which are the samples; remove samples")
-        columns = content.get("columns") or {}
-        if isinstance(columns, Mapping):
-            columns = {**source_kind(name).columns, **columns}
-        implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG}
-        return {**implied, **content, "columns": columns}
-
-    @model_validator(mode="after")
-    def _options_are_of_the_kind(self) -> Self:
-        try:
-            source_kind(self.kind).options.model_validate(self.options)
-        except ValidationError as error:
-            root = source_kind(self.kind).options
-            faults = (error_line(fault, root, self.options) for fault in error.errors())
-            raise ValueError("; ".join(f"options.{fault} (kind: {self.kind})" for fault in faults)) from error
-        return self
+        kind = source_kind(name)
+        options = _checked_options(name, kind, content.get("options", {}) if isinstance(content, dict) else {})
+        if not kind.has_rows:
+            return content
+        if (given := content.get("samples", SampleKind.ROWS)) != SampleKind.ROWS:
+            raise ValueError(f"samples: {given}: a source of kind {name} has rows, which are the samples: rows")
+        columns = content.get("columns", {})
+        merged = {**kind.columns, **columns} if isinstance(columns, Mapping) else columns
+        implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG, "fields": kind.fields(options)}
+        return {**implied, **content, "columns": merged}
 
     @property
     def has_own_rows(self) -> bool:
         """Whether the source has rows of its own, without `metadata`."""
         return source_kind(self.kind).has_rows
+
+    @model_validator(mode="after")
+    def _settings_are_of_the_kind(self) -> Self:
+        if self.kind != FILES and self.digests != Digests.READ:
+            raise ValueError(f"digests: {self.digests}: for kind files only; remove it")
+        if self.has_own_rows and self.metadata is not None:
+            raise ValueError(f"metadata: a source of kind {self.kind} has rows of its own; remove metadata")
+        return self
 
     @model_validator(mode="after")
     def _settings_have_a_table(self) -> Self:
@@ -207,6 +208,17 @@ class SourceConfig(Section):
         key = self.columns.key
         paths = (self.path_column, *self.fields.values())
         return (*(name for path in paths for name in columns_of(path)), *([] if key is None else [key]))
+
+
+def _checked_options(name: str, kind: SourceKind, options: object) -> object:
+    """The options as the kind's own model. Raises `ValueError` that names each wrong key."""
+    if not isinstance(options, Mapping):
+        return options  # pydantic reports it
+    try:
+        return kind.options.model_validate(options)
+    except ValidationError as error:
+        faults = (error_line(fault, kind.options, options) for fault in error.errors())
+        raise ValueError("; ".join(f"options.{fault} (kind: {name})" for fault in faults)) from error
 
 
 def _checked_exclude(value: object) -> object:

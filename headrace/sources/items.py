@@ -4,26 +4,27 @@ A kind of source says which items there are and where the bytes of each are (`It
 here. The path of an item has all that is needed to find its bytes again, so that a worker needs no table.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from headrace.format.rejects import RejectReason
-from headrace.sources.byte_ranges import open_range, stamp_of_file
+from headrace.sources.byte_ranges import open_content, open_range, range_stamp
 from headrace.sources.content_digests import DigestedFile, read_digest
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.named_files import stamp_of_file
 
 _CHUNK_ITEMS = 1000
 
 
 class Place(NamedTuple):
-    """The bytes of a recording: a file, or those from byte `start` of it."""
+    """The bytes of a recording: a file, those from byte `start` of it, or those that `content` reads from it."""
 
     file: str
     start: int | None = None
+    content: Callable[[], bytes] | None = None
 
 
 class Item(NamedTuple):
@@ -45,13 +46,13 @@ class Item(NamedTuple):
 
 
 class Items(Protocol):
-    """What a kind of source has to say about a corpus. Each method may be called again, from any thread."""
+    """The interface to the content of a corpus, which each kind of source implements. Each method may be called again, from any thread."""
 
     def items(self) -> Iterator[Item]:
         """All recordings, in any order; one that comes twice is listed once. Raises `ConfigError`."""
 
-    def place(self, path: str) -> Place:
-        """Where the bytes of an item are. Raises `OSError` if the item is gone."""
+    def place(self, path: str, stamp: FileStamp) -> Place:
+        """The place of the bytes of an item with this stamp. Raises `OSError` if the item is gone."""
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """The rows, see `CorpusRows`."""
@@ -87,7 +88,9 @@ class ItemCorpus:
 
     def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
         """See `Source.open`."""
-        place = self.content.place(path)
+        place = self.content.place(path, stamp)
+        if place.content is not None:
+            return open_content(place.file, place.content, stamp, path)
         return open_range(place.file, place.start, stamp, path)
 
     def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
@@ -104,7 +107,8 @@ class _LastStamp:
     """Stamps of files; the last one is kept, because the items of a file follow each other."""
 
     def __init__(self) -> None:
-        self._file, self._stamp = "", None
+        self._file = ""
+        self._stamp: FileStamp | None = None
 
     def of(self, file: str) -> FileStamp | None:
         if file != self._file:
@@ -120,13 +124,4 @@ def _add(found: Listing, item: Item, stamps: _LastStamp) -> None:
     elif item.num_bytes is None:
         found.add(item.path, stamp)
     else:
-        found.add(item.path, FileStamp(item.num_bytes, stamp.mtime_ns, stamp.ctime_ns))
-
-
-def item_path(root: str, file: str) -> str:
-    """The path of a file in a listing: relative to the root if it is below it, else absolute.
-
-    >>> item_path("/data", "/data/./a/../b.wav"), item_path("/data", "/other/b.wav")
-    ('b.wav', '/other/b.wav')
-    """
-    return os.path.normpath(file).removeprefix(f"{root}/")
+        found.add(item.path, range_stamp(stamp, item.num_bytes))

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from headrace.errors import ConfigError, IntegrityError
 from headrace.format.tars.unpacking import unpacked_stream
+from headrace.sources.named_files import opened, readable
 
 _PACKED = (".gz", ".zst")
 
@@ -18,13 +18,12 @@ def numbered_lines(file: str) -> Iterator[tuple[int, str]]:
         ConfigError: the file cannot be read, is damaged, or is not valid UTF-8; the message names the file and line.
     """
     try:
-        with Path(file).open("rb") as raw:
-            stream = unpacked_stream(raw, Path(file).suffix.lower()) if file.endswith(_PACKED) else raw
-            yield from _decoded(stream, file)
+        with opened(file) as raw:
+            yield from _decoded(unpacked_stream(raw, file) if file.endswith(_PACKED) else raw, file)
     except IntegrityError as error:
         raise ConfigError(f"{file}: cannot be unpacked: {error}") from error
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+        raise readable(file, error) from error
 
 
 def _decoded(stream: BinaryIO, file: str) -> Iterator[tuple[int, str]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import soundfile
@@ -88,7 +89,7 @@ class KindBuilds:
     """End-to-end tests of a kind. A subclass writes a corpus of the sounds of `sound`, with the texts of `text`."""
 
     kind = ""
-    options: dict = {}
+    options: ClassVar[dict] = {}
 
     def write(self, folder):
         """Write the corpus: for each utterance its sound, id `utt-<number>` and text."""
@@ -146,7 +147,7 @@ class KindBuilds:
         assert all(spoilt.reasons)
 
     def _seen(self, folder):
-        """What a sensor compares: the stamps of the listing, and those of the tables."""
+        """Facts that a sensor compares: the stamps of the listing, and those of the tables."""
         stamps = GradualListing(self.opened(folder)).go_on(60)
         return stamps.digest, self.opened(folder).rows().stamps()
 

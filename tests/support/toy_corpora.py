@@ -1,13 +1,13 @@
 """Two kinds of source as other packages write them: byte ranges of larger files, and rows without a listing."""
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from headrace.source_kinds import SourceKind
-from headrace.sources.items import Item, ItemCorpus, Place, item_path
+from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.named_files import joined, relative
 
 
 class PackItems:
@@ -19,16 +19,16 @@ class PackItems:
     def items(self):
         for pack in sorted(Path(self.root).glob("*.pack")):
             for name, (_, num_bytes) in self._index(pack).items():
-                yield Item(f"{item_path(self.root, str(pack))}/{name}", str(pack), num_bytes)
+                yield Item(f"{relative(self.root, str(pack))}/{name}", str(pack), num_bytes)
 
-    def place(self, path):
+    def place(self, path, stamp):
         pack, _, name = path.rpartition("/")
         file = Path(self.root, pack)
         return Place(str(file), self._index(file)[name][0])
 
     def rows(self):
         for item in self.items():
-            yield {"path": item.path, "id": item.path.rpartition("/")[2], "pack": os.path.basename(item.file)}
+            yield {"path": item.path, "id": item.path.rpartition("/")[2], "pack": Path(item.file).name}
 
     def tables(self):
         return sorted(map(str, Path(self.root).glob("*.index")))
@@ -46,14 +46,14 @@ class RowItems:
 
     def items(self):
         for row in self.rows():
-            yield Item(row["path"], os.path.join(self.root, row["path"]))
+            yield Item(row["path"], joined(self.root, row["path"]))
 
-    def place(self, path):
-        return Place(os.path.join(self.root, path))
+    def place(self, path, stamp):
+        return Place(joined(self.root, path))
 
     def rows(self):
         for row in json.loads(Path(self.file).read_text()):
-            yield {**row, "path": item_path(self.root, os.path.join(self.root, row["path"]))}
+            yield {**row, "path": relative(self.root, joined(self.root, row["path"]))}
 
     def tables(self):
         return [self.file]

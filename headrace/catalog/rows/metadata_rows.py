@@ -34,6 +34,7 @@ from headrace.catalog.rows.row_columns import (
     with_roles,
 )
 from headrace.catalog.rows.row_paths import AreFiles, is_near, names_of_file, with_near_files
+from headrace.catalog.tables.corpus_tables import ChosenTable
 from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
 from headrace.catalog.tables.row_origins import RowOrigin
 from headrace.config.source import ColumnsConfig, SampleKind
@@ -99,7 +100,7 @@ class TableReader:
     Attributes:
         schema: names and types of the columns of a batch.
         num_rows: rows that have been read.
-        num_left_out: those of them that the condition leaves out.
+        num_left_out: those of them that the condition, or the corpus itself, leaves out.
     """
 
     def __init__(self, metadata: MetadataTable | None, settings: TableSettings) -> None:
@@ -155,6 +156,9 @@ class TableReader:
             num_both += len(found)
             both += found.head(SHOWN - len(both)).to_list() if len(both) < SHOWN else []
             yield table, left_out
+        if isinstance(self._metadata, ChosenTable):
+            self.num_rows += self._metadata.num_left_out
+            self.num_left_out += self._metadata.num_left_out
         if num_both:
             raise two_ends(self._roles, both, num_both)
 

@@ -196,7 +196,7 @@ def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> No
 
 
 def _tables(config: DatasetConfig) -> str:
-    return ", ".join(config.source.metadata or ())
+    return ", ".join(config.source.metadata or (f"of source.uri {config.source.uri}",))
 
 
 def check_output(output: Storage) -> None:

@@ -15,8 +15,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 from headrace.errors import ConfigError
 from headrace.source_kinds import SourceKind
-from headrace.sources.items import Item, ItemCorpus, Place, item_path
+from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.kinds.pipes import parsed_pipe
+from headrace.sources.listing import FileStamp
+from headrace.sources.named_files import absolute, base_of, joined, opened, relative, stamp_of_file
 from headrace.sources.text_tables import numbered_lines
 
 _TABLES = ("wav.scp", "segments", "text", "utt2spk", "utt2lang", "spk2gender", "reco2file_and_channel")
@@ -53,12 +55,12 @@ class KaldiItems:
         for recording in recordings.values():
             yield _item(recording, ends)
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str, _stamp: FileStamp) -> Place:
         """See `Items.place`."""
         match = _IN_ARCHIVE.fullmatch(path)
         if match is None:
-            return Place(os.path.join(self.root, path))
-        file = os.path.join(self.root, match[1])
+            return Place(joined(self.root, path))
+        file = joined(self.root, match[1])
         return Place(file, _embedded(file, int(match[2]))[0])
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -74,7 +76,7 @@ class KaldiItems:
 
     def tables(self) -> Sequence[str]:
         """See `Items.tables`."""
-        return [os.path.join(self.root, name) for name in _TABLES]
+        return [f"{self.root}/{name}" for name in _TABLES]
 
     def _utterances(
         self, recordings: Mapping[str, _Recording], tables: "_Tables"
@@ -95,7 +97,7 @@ class KaldiItems:
 
 @dataclass(frozen=True)
 class _Tables:
-    """What the files of a data directory say about utterances."""
+    """The columns and channels that the files of a data directory give."""
 
     root: str
 
@@ -133,8 +135,8 @@ def _table(root: str, name: str) -> dict[str, str] | None:
 
     Raises `ConfigError` for an id that comes twice.
     """
-    file = os.path.join(root, name)
-    if not os.path.isfile(file):
+    file = f"{root}/{name}"
+    if stamp_of_file(file) is None:
         return None
     found: dict[str, str] = {}
     lines: dict[str, int] = {}
@@ -159,10 +161,10 @@ def _recordings(root: str) -> dict[str, _Recording]:
             continue
         match = _IN_ARCHIVE.fullmatch(path)
         file, offset = (match[1], int(match[2])) if match else (path, None)
-        if base is None and not os.path.isabs(file):
-            base = _base(root, file)
-        place = os.path.join(base or root, file)
-        listed = item_path(root, place)
+        if base is None and joined(root, file) != file:
+            base = base_of(root, file)
+        place = joined(base or root, file)
+        listed = relative(root, place)
         found[name] = _Recording(listed if offset is None else f"{listed}:{offset}", place, offset, channel)
     return found
 
@@ -194,16 +196,6 @@ def _unnamed(recording: str) -> str:
     return f"wav.scp#{recording}"
 
 
-def _base(root: str, file: str) -> str | None:
-    """The folder to which relative paths belong: the data directory or one above it; None if it cannot be known."""
-    folder = root
-    while not os.path.exists(os.path.join(folder, file)):
-        if folder == os.path.dirname(folder):
-            return None
-        folder = os.path.dirname(folder)
-    return folder
-
-
 def _span(fields: Sequence[str]) -> dict[str, Any]:
     """`start`, `end` and perhaps `channel` of a line of `segments`; an end of -1 is that of the recording."""
     start, end, *rest = *fields[:_SPAN_FIELDS], *[""] * (2 - len(fields))
@@ -233,7 +225,7 @@ def _embedded(file: str, offset: int) -> tuple[int, int]:
     Archives have WAV or FLAC itself, or the form `AUDIO`, a length and a file. A FLAC has no length of its own: the
     number is that of all bytes up to the end of the archive. Raises `OSError`.
     """
-    with open(file, "rb") as archive:
+    with opened(file) as archive:
         archive.seek(offset)
         head = archive.read(_HEADER)
         if head.startswith(b"AUDIO"):
@@ -251,9 +243,9 @@ def _end(archive: BinaryIO) -> int:
 
 
 def _open(uri: str, _options: object, _exclude: Sequence[str]) -> ItemCorpus:
-    root = os.path.abspath(uri)
-    if "://" in uri or not os.path.isfile(os.path.join(root, "wav.scp")):
-        raise ConfigError(f"source.uri {uri}: expected a Kaldi data directory of this machine: a folder with wav.scp")
+    root = absolute(uri)
+    if stamp_of_file(f"{root}/wav.scp") is None:
+        raise ConfigError(f"source.uri {uri}: expected a Kaldi data directory: a folder with wav.scp")
     return ItemCorpus(uri, KaldiItems(root))
 
 

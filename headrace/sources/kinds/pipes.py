@@ -13,7 +13,7 @@ _SHELL = frozenset("|&;<>$`(){}*?\n")
 
 
 class Decoded(NamedTuple):
-    """What a command gives: the sound of a file, or one channel of it.
+    """Sound that a command gives: that of a file, or one channel of it.
 
     Attributes:
         path: the file.

@@ -1,4 +1,4 @@
-"""What the tests of the kinds of sources share."""
+"""Fixtures of the tests of the kinds of sources."""
 
 import pytest
 

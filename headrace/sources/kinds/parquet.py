@@ -1,0 +1,232 @@
+"""`kind: parquet`: Parquet files with a column of audio, as Hugging Face data sets have them; each row is a sample.
+
+The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are read
+some rows at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a new or
+changed file once to list it.
+"""
+
+import functools
+import posixpath
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.config.section import Section
+from headrace.errors import ConfigError, NotFoundError
+from headrace.source_kinds import SourceKind
+from headrace.sources.corpus_rows import own_columns
+from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.listing import FileStamp
+from headrace.sources.named_files import files_of, folder_of, joined, relative, root_of, stamp_of_file
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_EXTENSION = ".parquet"
+_KEPT_FILES = 256
+_KEPT_CHUNKS = 4
+_MOST_CHUNK_ROWS = 100  # the row groups of Hugging Face's writer have as many rows of audio
+_CHUNK_BYTES = 32 << 20
+_ROWS = 1000
+_BYTES, _PATH = "bytes", "path"
+_reading = threading.Lock()  # several threads that want one chunk read it once
+
+
+class ParquetOptions(Section):
+    """The options of `kind: parquet`.
+
+    Attributes:
+        audio: the column of audio; None for the only struct with `bytes` and `path`.
+    """
+
+    audio: str | None = None
+
+
+class _Row(NamedTuple):
+    """The audio of a row: its number, and its bytes' length, or the file that it names."""
+
+    number: int
+    num_bytes: int | None
+    file: str
+
+
+@dataclass(frozen=True)
+class ParquetItems:
+    """The rows of Parquet files.
+
+    Attributes:
+        files: the files, in order.
+        root: the folder to which paths in the listing are relative.
+        options: see `ParquetOptions`.
+    """
+
+    files: tuple[str, ...]
+    root: str
+    options: ParquetOptions
+
+    def items(self) -> Iterator[Item]:
+        """See `Items.items`."""
+        for file in self.files:
+            for name, row in self._rows(file).items():
+                yield self._item(file, name, row)
+
+    def place(self, path: str, stamp: FileStamp) -> Place:
+        """See `Items.place`."""
+        file, mark, name = path.rpartition(f"{_EXTENSION}/")
+        table = joined(self.root, f"{file}{_EXTENSION}")
+        if not mark or table not in self.files:
+            return Place(joined(self.root, path))
+        row = self._rows(table).get(name)
+        if row is None:
+            raise NotFoundError(f"{table}: there is no row {name!r}")
+        read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), row.number)
+        return Place(table, content=read)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """See `Items.rows`. Columns of bytes are left out."""
+        for file in self.files:
+            items = iter(self._rows(file).items())
+            for content in _other_columns(file, self._column(file)):
+                yield {"path": self._item(file, *next(items)).path, **own_columns(content, ("path",))}
+
+    def tables(self) -> Sequence[str]:
+        """See `Items.tables`."""
+        return self.files
+
+    def _column(self, file: str) -> str:
+        return _audio_column(file, self.options.audio)
+
+    def _rows(self, file: str) -> dict[str, _Row]:
+        return _rows_of(file, stamp_of_file(file), self._column(file))
+
+    def _item(self, file: str, name: str, row: _Row) -> Item:
+        path = f"{relative(self.root, file)}/{name}"
+        if row.num_bytes is not None:
+            return Item(path, file, row.num_bytes)
+        if not row.file:
+            return Item(path, fault=f"row {row.number + 1} of {file} has no audio")
+        named = joined(folder_of(file), row.file)
+        return Item(relative(self.root, named), named)
+
+
+def _scan(file: str) -> "pl.LazyFrame":
+    import polars as pl  # noqa: PLC0415 - a code server does not load it until a source needs it
+
+    return pl.scan_parquet(file, low_memory=True, glob=False)
+
+
+def _audio_column(file: str, named: str | None) -> str:
+    """The column of audio. Raises `ConfigError` if it is not there, or has another type."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    try:
+        schema = _scan(file).collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
+    structs = [name for name, dtype in schema.items() if _fields(dtype) >= {_BYTES, _PATH}]
+    if named is None:
+        if len(structs) != 1:
+            raise ConfigError(
+                f"{file}: expected one column of structs with bytes and path, found {len(structs)}; source.options: "
+                f"{{audio: COLUMN}} names the column of audio, and the columns are {', '.join(schema)}"
+            )
+        return structs[0]
+    if named not in schema:
+        raise ConfigError(f"{file}: options.audio: there is no column {named!r}; the columns are {', '.join(schema)}")
+    if not (_fields(schema[named]) & {_BYTES, _PATH} or schema[named] in {pl.Binary, pl.String}):
+        raise ConfigError(
+            f"{file}: options.audio: column {named!r} is {schema[named]}; expected bytes, or their struct"
+        )
+    return named
+
+
+def _fields(dtype: "pl.DataType") -> set[str]:
+    return {field.name for field in getattr(dtype, "fields", ())}
+
+
+def _parts(file: str, column: str) -> "tuple[pl.Expr, pl.Expr]":
+    """The bytes and the paths of the column of audio."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    dtype, values = _scan(file).collect_schema()[column], pl.col(column)
+    nothing = pl.lit(None)
+    if fields := _fields(dtype):
+        data, paths = (values.struct.field(name) if name in fields else nothing for name in (_BYTES, _PATH))
+    else:
+        data, paths = (values, nothing) if dtype == pl.Binary else (nothing, values)
+    return data.cast(pl.Binary), paths.cast(pl.String)
+
+
+@functools.lru_cache(maxsize=_KEPT_FILES)
+def _rows_of(file: str, _stamp: FileStamp | None, column: str) -> dict[str, _Row]:
+    """Name of each row → its audio, in order. The name is the path in the column, or where that is not unique a number.
+
+    Raises `ConfigError`.
+    """
+    import polars as pl  # noqa: PLC0415 - as above
+
+    data, paths = _parts(file, column)
+    try:
+        table = _scan(file).select(data.bin.size().alias(_BYTES), paths.alias(_PATH)).collect(engine="streaming")
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
+    is_unique = table.select(pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).to_series()
+    found: dict[str, _Row] = {}
+    for number, (num_bytes, path, is_name) in enumerate(zip(table[_BYTES], table[_PATH], is_unique, strict=True)):
+        name = posixpath.normpath(path).lstrip("/") if is_name and path else ""
+        is_free = name and name not in found and not name.startswith(".") and not name.isdecimal()
+        found[name if is_free else str(number)] = _Row(number, num_bytes, path or "")
+    return found
+
+
+def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
+    """The bytes of a row."""
+    with _reading:
+        size = _chunk_rows(file, times)
+        value = _chunk(file, times, column, number // size, size)[number % size]
+    return value or b""
+
+
+@functools.lru_cache(maxsize=_KEPT_FILES)
+def _chunk_rows(file: str, _times: tuple[int, int]) -> int:
+    """Number of rows that are read at a time: about 32 MB of them."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    num_rows, stamp = int(_scan(file).select(pl.len()).collect().item()), stamp_of_file(file)
+    mean = (stamp.num_bytes if stamp else 0) // max(1, num_rows)
+    return max(1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES // max(1, mean)))
+
+
+@functools.lru_cache(maxsize=_KEPT_CHUNKS)
+def _chunk(file: str, _times: tuple[int, int], column: str, chunk: int, size: int) -> tuple[bytes | None, ...]:
+    import polars as pl  # noqa: PLC0415 - as above
+
+    try:
+        values = _scan(file).slice(chunk * size, size).select(_parts(file, column)[0].alias(_BYTES)).collect()
+    except pl.exceptions.PolarsError as error:
+        raise OSError(f"{file}: rows from {chunk * size + 1} cannot be read: {error}") from error
+    return tuple(values.to_series())
+
+
+def _other_columns(file: str, column: str) -> Iterator[Mapping[str, Any]]:
+    """The rows of a file without its audio, and without other columns of bytes."""
+    schema = _scan(file).collect_schema()
+    names = [name for name, dtype in schema.items() if name != column and "Binary" not in str(dtype)]
+    if not names:
+        import polars as pl  # noqa: PLC0415 - as above
+
+        yield from ({} for _ in range(_scan(file).select(pl.len()).collect().item()))
+        return
+    for batch in _scan(file).select(names).collect(engine="streaming").iter_slices(_ROWS):
+        yield from batch.iter_rows(named=True)
+
+
+def _open(uri: str, options: ParquetOptions, _exclude: Sequence[str]) -> ItemCorpus:
+    if "://" in uri and not uri.startswith("file://"):
+        raise ConfigError(f"source.uri {uri}: Parquet files are read on this machine; copy them to a folder")
+    files = files_of(uri, (_EXTENSION,))
+    return ItemCorpus(uri, ParquetItems(tuple(files), root_of(uri, files), options))
+
+
+KIND = SourceKind(_open, ParquetOptions, columns={})

@@ -1,0 +1,155 @@
+"""Rows of Parquet files as recordings, from the YAML to samples."""
+
+import datetime as dt
+from typing import ClassVar
+
+import polars as pl
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.sources.sources import open_corpus
+from headrace.testing import CorpusContract
+from headrace.testing.corpus_contract import Change
+from tests.support.corpora import NUM_UTTERANCES, KindBuilds, build, sound, text, write_sound
+
+NUMBERS = range(NUM_UTTERANCES)
+
+
+def rows_of(uri, **options):
+    return list(open_corpus("parquet", str(uri), options).rows().read())
+
+
+def paths_of(uri, **options):
+    chunks = open_corpus("parquet", str(uri), options).list()
+    return [path for chunk in chunks for path in chunk.path]
+
+
+class TestStructs(KindBuilds, CorpusContract):
+    """Two files in the form of Hugging Face."""
+
+    kind = "parquet"
+    prefix = "train-1.parquet/"
+
+    def write(self, folder):
+        self.sounds = {number: sound(folder / "made", number).read_bytes() for number in NUMBERS}
+        self.texts = {number: text(number) for number in NUMBERS}
+        self.write_files(folder, 0, 1)
+
+    def audio(self, number):
+        return {"bytes": self.sounds[number], "path": f"utt-{number}.wav"}
+
+    def write_files(self, folder, *parts):
+        (folder / "corpus").mkdir(exist_ok=True, parents=True)
+        for part in parts:
+            numbers = [number for number in NUMBERS if number % 2 == part]
+            rows = {
+                "sound": [self.audio(number) for number in numbers],
+                "text": [self.texts[number] for number in numbers],
+            }
+            pl.DataFrame(rows).write_parquet(folder / f"corpus/train-{part}.parquet", row_group_size=2)
+
+    def change(self, folder):
+        self.sounds[1] = sound(folder / "made", 1, seed=100).read_bytes()
+        self.write_files(folder, 1)
+        return Change(f"{self.prefix}utt-1.wav", frozenset({f"{self.prefix}utt-3.wav", f"{self.prefix}utt-5.wav"}))
+
+    def spoil(self, folder):
+        self.sounds[1] = b"no sound"
+        self.write_files(folder, 1)
+
+    def retext(self, folder):
+        self.texts[2] = "other"
+        self.write_files(folder, 0)
+
+    def harm(self, folder):
+        rows = {"sound": [None, {"bytes": None, "path": "gone.wav"}], "text": ["a", "b"]}
+        schema = {"sound": pl.Struct({"bytes": pl.Binary, "path": pl.String}), "text": pl.String}
+        pl.DataFrame(rows, schema=schema).write_parquet(folder / "corpus/x.parquet")
+        return {"x.parquet/0": "unreadable", "gone.wav": "unreadable"}
+
+
+class TestBinary(TestStructs):
+    """A column of bytes without names, which the options name."""
+
+    options: ClassVar[dict] = {"audio": "sound"}
+
+    def audio(self, number):
+        return self.sounds[number]
+
+    def change(self, folder):
+        super().change(folder)
+        return Change(f"{self.prefix}0", frozenset({f"{self.prefix}1", f"{self.prefix}2"}))
+
+    def harm(self, folder):
+        pl.DataFrame({"sound": [None]}, schema={"sound": pl.Binary}).write_parquet(folder / "corpus/x.parquet")
+        return {"x.parquet/0": "unreadable"}
+
+
+class TestPaths(TestStructs):
+    """Structs with paths only: the files are beside."""
+
+    def write(self, folder):
+        for number in NUMBERS:
+            sound(folder / "corpus/wav", number)
+        self.texts = {number: text(number) for number in NUMBERS}
+        self.write_files(folder, 0, 1)
+
+    def audio(self, number):
+        return {"bytes": None, "path": f"wav/utt-{number}.wav"}
+
+    def write_files(self, folder, *parts):
+        super().write_files(folder, *parts)
+
+    def change(self, folder):
+        sound(folder / "corpus/wav", 1, seed=100)
+        return Change("wav/utt-1.wav")
+
+    def spoil(self, folder):
+        (folder / "corpus/wav/utt-1.wav").write_bytes(b"no sound")
+
+
+def test_other_columns_are_metadata_and_bytes_are_left_out(tmp_path):
+    content = write_sound(tmp_path / "a.wav", 1).read_bytes()
+    rows = {
+        "audio": [{"bytes": content, "path": "deep/../a.wav"}],
+        "day": [dt.date(2026, 1, 2)],
+        "tags": [["x", "y"]],
+        "path": ["mine"],
+        "picture": [b"png"],
+        "id": [7],
+    }
+    pl.DataFrame(rows).write_parquet(tmp_path / "a.parquet")
+    found = build(tmp_path, {"kind": "parquet", "uri": "a.parquet"})
+    (sample,) = found.samples.values()
+    assert sample["metadata"].pop("headrace")["source"] == "a.parquet/a.wav"
+    assert sample["metadata"] == {"day": "2026-01-02", "tags": ["x", "y"], "own_path": "mine", "id": "7"}
+
+
+def test_a_row_has_the_name_in_its_struct_or_its_number_if_that_is_not_unique(tmp_path):
+    names = ["a.wav", "b.wav", "b.wav", None, "", "../c.wav", "/d.wav", "3"]
+    audio = [{"bytes": b"x", "path": name} for name in names]
+    pl.DataFrame({"audio": audio}).write_parquet(tmp_path / "a.parquet")
+    expected = ["a.wav", "1", "2", "3", "4", "5", "d.wav", "7"]
+    assert [path.removeprefix("a.parquet/") for path in paths_of(tmp_path)] == expected
+    assert [row["path"].removeprefix("a.parquet/") for row in rows_of(tmp_path)] == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "said"),
+    [
+        ({"a": [1]}, {}, "expected one column of structs with bytes and path, found 0.*the columns are a"),
+        ({name: [{"bytes": b"", "path": ""}] for name in "ab"}, {}, ".*found 2.*the columns are a, b"),
+        ({"a": [1]}, {"audio": "b"}, "options.audio: there is no column 'b'; the columns are a"),
+        ({"a": [1]}, {"audio": "a"}, "options.audio: column 'a' is Int64"),
+    ],
+)
+def test_a_file_without_a_column_of_audio_is_an_error_that_names_the_columns(tmp_path, columns, options, said):
+    pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=rf"a\.parquet: {said}"):
+        rows_of(tmp_path, **options)
+
+
+def test_a_file_that_is_not_parquet_is_an_error(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"no")
+    with pytest.raises(ConfigError, match=r"a\.parquet: not a readable Parquet file"):
+        rows_of(tmp_path)
