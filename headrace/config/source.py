@@ -80,6 +80,7 @@ class ColumnsConfig(Section):
         end: end of the span, seconds; a column `end`, if the table has one and `duration` is not given.
         duration: length of the span, seconds; a column `duration`, if the table has one and `end` is not given.
         key: key of the sample. Without it, keys are made from paths.
+        channel: channels of the recording that become the sample; null: all.
     """
 
     path: _ColumnName = "path"
@@ -87,6 +88,7 @@ class ColumnsConfig(Section):
     end: _ColumnName | None = None
     duration: _ColumnName | None = None
     key: _ColumnName | None = None
+    channel: _ColumnName | None = None
 
 
 class SourceConfig(Section):
@@ -143,7 +145,7 @@ class SourceConfig(Section):
             return self._checked_fields()
         if self.fields:
             raise ValueError("fields needs samples: rows: each row has the paths of the files of a sample")
-        spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
+        spans = [role for role in ("start", "end", "duration", "channel") if getattr(self.columns, role) is not None]
         if spans:
             raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
         if self.metadata is None and self.columns != ColumnsConfig():
@@ -154,6 +156,8 @@ class SourceConfig(Section):
     def _checked_fields(self) -> Self:
         """Check `fields`. Raises `ValueError` if `columns.path` is not the column of the first field."""
         first = next(iter(self.fields.values()), None)
+        if self.fields and self.columns.channel is not None:
+            raise ValueError("columns.channel and fields: a sample has chosen channels or several files, not both")
         if first is not None and "path" in self.columns.model_fields_set and self.columns.path != first:
             raise ValueError(f"columns.path: expected {first!r}, the column of the first of fields, or no such key")
         return self
