@@ -67,7 +67,9 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
         root = self.resolve(config.source.uri)
-        return LateSource(partial(open_source, root, exclude=excluded, digests=config.source.digests))
+        source = config.source
+        options = {"digests": source.digests, "ignore": source.ignore, "follow_links": source.follow_links}
+        return LateSource(partial(open_source, root, exclude=excluded, **options))
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""

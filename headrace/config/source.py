@@ -1,5 +1,6 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Self
@@ -9,7 +10,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from headrace.audio_names import check_audio_field
 from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import TableConfig, TableFile, checked_table
-from headrace.path_templates import columns_of
+from headrace.path_patterns import path_pattern
+from headrace.path_templates import checked_path_columns, columns_of
 
 
 class SampleKind(StrEnum):
@@ -70,6 +72,16 @@ def _listed(value: object) -> object:
     return value
 
 
+def _checked_pattern(pattern: str) -> str:
+    try:
+        path_pattern(pattern)
+    except re.error as error:
+        raise ValueError(f"not a glob pattern: {error}") from error
+    if not pattern or pattern.startswith(("/", "./")):
+        raise ValueError("expected a pattern of names, such as *.txt, or of paths relative to uri, such as raw/**")
+    return pattern
+
+
 class ColumnsConfig(Section):
     """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
 
@@ -110,6 +122,9 @@ class SourceConfig(Section):
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
         json_content: what the JSON in the tars holds; in the YAML `json`.
+        path_columns: template of the paths of recordings, whose names become columns of text.
+        ignore: glob patterns of files that are no recordings; one without `/` is about names.
+        follow_links: whether symbolic links may lead out of `uri`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
     """
 
@@ -128,6 +143,9 @@ class SourceConfig(Section):
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
+    path_columns: Annotated[str, AfterValidator(checked_path_columns)] | None = None
+    ignore: tuple[Annotated[str, AfterValidator(_checked_pattern)], ...] = ()
+    follow_links: bool = False
 
     @model_validator(mode="after")
     def _settings_have_a_table(self) -> Self:

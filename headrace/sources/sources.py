@@ -52,7 +52,12 @@ class Source(Protocol):
 
 
 def open_source(
-    uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = (), digests: Digests = Digests.READ
+    uri: str | os.PathLike[str],
+    *,
+    exclude: Sequence[str | os.PathLike[str]] = (),
+    digests: Digests = Digests.READ,
+    ignore: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> Source:
     """Open the source at a folder, a `file://` URL, or a bucket URL (`s3://bucket/prefix`, `gs://…`, `az://…`).
 
@@ -60,6 +65,8 @@ def open_source(
         uri: the root.
         exclude: files and folders below the root that are not recordings: the metadata table, the output.
         digests: where the digests of recordings come from.
+        ignore: glob patterns of files that are not recordings, see `headrace.path_patterns.ignoring`.
+        follow_links: whether symbolic links may lead out of a folder.
 
     Raises:
         ConfigError: the URL's scheme is unknown or cannot be listed, the root is not a folder, the root is excluded, or
@@ -73,7 +80,8 @@ def open_source(
                 f"source.digests: store: source.uri {text} is a folder, and files have no ETag; remove source.digests, "
                 "or name a bucket (s3://, gs:// or az://)"
             )
-        return open_folder(text, exclude=[path for path in excluded if "://" not in path])
+        local = [path for path in excluded if "://" not in path]
+        return open_folder(text, exclude=local, ignore=ignore, follow_links=follow_links)
     if text.startswith(("http://", "https://")):
         raise ConfigError(
             f"source.uri {text}: files on a web server cannot be listed; use a folder, or a bucket URL "
@@ -83,4 +91,4 @@ def open_source(
     if root in (path.rstrip("/") for path in excluded):
         raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
     below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
-    return BucketSource(open_bucket(root), below, digests)
+    return BucketSource(open_bucket(root), below, digests, tuple(ignore))

@@ -63,6 +63,7 @@ class CatalogSettings:
         excluded: keys of recordings and of segments to leave out.
         audio: how recordings are cut into segments.
         json_content: what the JSON of a sample holds, and so what the digest of a recording covers.
+        path_columns: template of paths, whose names are columns.
     """
 
     settle_seconds: float = 5.0
@@ -77,6 +78,7 @@ class CatalogSettings:
     excluded: frozenset[str] = frozenset()
     audio: AudioFormat = field(default_factory=AudioFormat)
     json_content: JsonContent = JsonContent.EMBED
+    path_columns: str | None = None
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
