@@ -1,10 +1,10 @@
 """Files that are no recordings by `source.ignore`, and links that lead out of the source by `source.follow_links`."""
 
-import os
-
 import pytest
 
 from headrace.config.source import SourceConfig
+from headrace.errors import UnsafePathError
+from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_source
 from headrace.stores.storage import open_storage
 from tests.support.s3 import new_bucket
@@ -70,7 +70,8 @@ def test_links_lead_out_only_if_they_may_and_circles_end(linked):
     chunks = list(open_source(linked, **asked).list())
     codes = {path: code for chunk in chunks for path, code in zip(chunk.path, chunk.code, strict=True)}
     assert codes == {
-        "a.wav": None, "b2.wav": "outside_root", "link": "outside_root", "gone.wav": "outside_root", "self.wav": "unreadable"
+        "a.wav": None, "b2.wav": "outside_root", "link": "outside_root", "gone.wav": "outside_root",
+        "self.wav": "unreadable",
     }  # fmt: skip
     chunks = list(open_source(linked, **asked, follow_links=True).list())
     codes = {path: code for chunk in chunks for path, code in zip(chunk.path, chunk.code, strict=True)}
@@ -82,11 +83,8 @@ def test_links_lead_out_only_if_they_may_and_circles_end(linked):
 
 @pytest.mark.parametrize("follow", [True, False])
 def test_a_linked_recording_is_opened_only_if_links_may_lead_out(linked, follow):
-    from headrace.errors import UnsafePathError
-    from headrace.sources.listing import FileStamp
-
     source = open_source(linked, follow_links=follow)
-    stamp = FileStamp.of(os.stat(linked / "b2.wav"))
+    stamp = FileStamp.of((linked / "b2.wav").stat())
     if follow:
         with source.open("b2.wav", stamp) as file:
             assert file.read() == b"outside/b.wav"
