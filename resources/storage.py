@@ -24,7 +24,7 @@ from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import pieces
-from headrace.sources.sources import Corpus, open_corpus
+from headrace.sources.sources import Corpus, corpus_of
 from headrace.sources.table_places import TablePlace, table_places
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_bucket, open_storage
@@ -68,8 +68,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
         root = self._resolved_source(config.source.uri)
-        kind, options, digests = config.source.kind, config.source.options, config.source.digests
-        return LateSource(partial(open_corpus, kind, root, options, exclude=excluded, digests=digests))
+        return LateSource(partial(corpus_of, config.source, root, exclude=excluded))
 
     def _resolved_source(self, uri: str) -> str:
         """`source.uri`, which some kinds take as several paths with commas between them."""

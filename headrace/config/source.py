@@ -1,5 +1,6 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -10,7 +11,8 @@ from headrace.audio_names import check_audio_field
 from headrace.config.error_lines import error_line
 from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import TableConfig, TableFile, checked_table
-from headrace.path_templates import columns_of
+from headrace.path_patterns import path_pattern
+from headrace.path_templates import checked_path_columns, columns_of
 from headrace.source_kinds import FILES, SourceKind, source_kind
 
 
@@ -72,6 +74,16 @@ def _listed(value: object) -> object:
     return value
 
 
+def _checked_pattern(pattern: str) -> str:
+    try:
+        path_pattern(pattern)
+    except re.error as error:
+        raise ValueError(f"not a glob pattern: {error}") from error
+    if not pattern or pattern.startswith(("/", "./")):
+        raise ValueError("expected a pattern of names, such as *.txt, or of paths relative to uri, such as raw/**")
+    return pattern
+
+
 class ColumnsConfig(Section):
     """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
 
@@ -82,6 +94,7 @@ class ColumnsConfig(Section):
         end: end of the span, seconds; a column `end`, if the table has one and `duration` is not given.
         duration: length of the span, seconds; a column `duration`, if the table has one and `end` is not given.
         key: key of the sample. Without it, keys are made from paths.
+        channel: channels of the recording that become the sample; null: all.
     """
 
     path: _ColumnName = "path"
@@ -89,6 +102,7 @@ class ColumnsConfig(Section):
     end: _ColumnName | None = None
     duration: _ColumnName | None = None
     key: _ColumnName | None = None
+    channel: _ColumnName | None = None
 
 
 class SourceConfig(Section):
@@ -110,6 +124,9 @@ class SourceConfig(Section):
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
         json_content: what the JSON in the tars holds; in the YAML `json`.
+        path_columns: template of the paths of recordings, whose names become columns of text.
+        ignore: glob patterns of files that are no recordings; one without `/` is about names.
+        follow_links: whether symbolic links may lead out of `uri`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
         kind: what the source is (`headrace.source_kinds`).
         options: settings of this kind.
@@ -130,6 +147,9 @@ class SourceConfig(Section):
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
+    path_columns: Annotated[str, AfterValidator(checked_path_columns)] | None = None
+    ignore: tuple[Annotated[str, AfterValidator(_checked_pattern)], ...] = ()
+    follow_links: bool = False
     kind: Annotated[str, Field(min_length=1)] = FILES
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -158,8 +178,10 @@ class SourceConfig(Section):
 
     @model_validator(mode="after")
     def _settings_are_of_the_kind(self) -> Self:
-        if self.kind != FILES and self.digests != Digests.READ:
-            raise ValueError(f"digests: {self.digests}: for kind files only; remove it")
+        alone = {"digests": Digests.READ, "ignore": (), "follow_links": False, "path_columns": None}
+        for name, default in alone.items():
+            if self.kind != FILES and (given := getattr(self, name)) != default:
+                raise ValueError(f"{name}: {given}: for kind files only; remove it")
         if self.has_own_rows and self.metadata is not None:
             raise ValueError(f"metadata: a source of kind {self.kind} has rows of its own; remove metadata")
         return self
@@ -182,7 +204,7 @@ class SourceConfig(Section):
             return self._checked_fields()
         if self.fields:
             raise ValueError("fields needs samples: rows: each row has the paths of the files of a sample")
-        spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
+        spans = [role for role in ("start", "end", "duration", "channel") if getattr(self.columns, role) is not None]
         if spans:
             raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
         if self.metadata is None and self.columns != ColumnsConfig():
@@ -193,6 +215,8 @@ class SourceConfig(Section):
     def _checked_fields(self) -> Self:
         """Check `fields`. Raises `ValueError` if `columns.path` is not the column of the first field."""
         first = next(iter(self.fields.values()), None)
+        if self.fields and self.columns.channel is not None:
+            raise ValueError("columns.channel and fields: a sample has chosen channels or several files, not both")
         if first is not None and "path" in self.columns.model_fields_set and self.columns.path != first:
             raise ValueError(f"columns.path: expected {first!r}, the column of the first of fields, or no such key")
         return self

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from headrace.sources.path_patterns import has_pattern, path_pattern
+from headrace.path_patterns import has_pattern, path_pattern
 from headrace.stores.storage import open_bucket
 
 

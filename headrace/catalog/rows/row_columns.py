@@ -4,8 +4,11 @@
 stay beside them.
 """
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -20,11 +23,16 @@ ROW_NUMBER = "\0row"
 PLACE = "\0place"
 """Name of the column with the line and the file of each row, if the table has several files; null otherwise."""
 START, END, DURATION, SPAN_FAULT = "\0start", "\0end", "\0duration", "\0span_fault"
-SPAN_COLUMNS = (START, END, DURATION, SPAN_FAULT)
+CHANNELS = "\0channels"
+"""Name of the column with the channels of a row, as in the catalog (`0-1`). Null for all channels; a cell that is not
+valid is kept after a question mark."""
+SPAN_COLUMNS = (START, END, DURATION, SPAN_FAULT, CHANNELS)
 """Names of the columns with the span of a row in seconds, null where it is not given, and with the reason why the span
-is invalid whatever the recording is; null if it is valid."""
+is invalid whatever the recording is; null if it is valid. And of the column with its channels."""
 
 _FIELD = "\0field "
+_LETTERS = {"A": "0", "B": "1"}  # Kaldi's names of channels
+_CHANNEL = re.compile(r"[0-9]{1,3}")
 _ROLES = {"start": START, "end": END, "duration": DURATION}
 SHOWN = 5
 """Rows, or paths, that a message lists at most."""
@@ -39,6 +47,7 @@ class RowColumns:
         unmapped_path: the same, if it is not metadata: `source.columns` does not name it.
         key: key of the sample.
         spans: `START`, `END`, `DURATION` → the user's column.
+        channel: channels of the recording.
         fields: audio field → the user's column, except the first, which is `path`.
     """
 
@@ -47,6 +56,7 @@ class RowColumns:
     key: str | None
     spans: Mapping[str, str]
     fields: Mapping[str, str]
+    channel: str | None = None
 
     @classmethod
     def of(
@@ -68,7 +78,7 @@ class RowColumns:
         is_mapped = bool(fields) or "path" in columns.model_fields_set
         spans = _span_columns(columns, names) if samples == SampleKind.ROWS else {}
         others = dict(list(fields.items())[1:])
-        return cls(path, None if is_mapped else path, columns.key, spans, others)
+        return cls(path, None if is_mapped else path, columns.key, spans, others, columns.channel)
 
 
 def _span_columns(columns: ColumnsConfig, names: Sequence[str]) -> dict[str, str]:
@@ -111,6 +121,7 @@ def with_roles(
         pl.lit(None, dtype=pl.String).alias(PLACE),
         *(_seconds(metadata, roles.spans.get(ours)).alias(ours) for ours in _ROLES.values()),
         _faults(metadata, roles.spans).alias(SPAN_FAULT),
+        _channels(metadata, roles.channel).alias(CHANNELS),
         *(_path(column, file or {}).alias(field_column(name)) for name, column in roles.fields.items()),
         *(column.alias(name) for name, column in users.items()),
     )
@@ -179,6 +190,40 @@ def _seconds(metadata: pl.DataFrame, name: str | None) -> pl.Expr:
         raise ConfigError(f"metadata column {name!r}: expected seconds as numbers, found {dtype}")
     text = pl.col(name).str.strip_chars()
     return pl.when(text != "").then(text.cast(pl.Float64, strict=False).fill_null(float("nan")))
+
+
+def _channels(metadata: pl.DataFrame, name: str | None) -> pl.Series:
+    """See `CHANNELS`."""
+    if name is None:
+        return pl.repeat(None, metadata.height, dtype=pl.String, eager=True)
+    return pl.Series([channel_text(cell) for cell in metadata[name].to_list()], dtype=pl.String)
+
+
+def channel_text(cell: Any) -> str | None:  # noqa: ANN401 - a cell of any type
+    """The channels that a cell names, in the form of the catalog.
+
+    >>> [channel_text(cell) for cell in (1, "B", "[0, 1]", [1, 0], "", None, -1)]
+    ['1', '1', '0-1', '1-0', None, None, '?-1']
+    """
+    if cell is None or cell == "":
+        return None
+    try:
+        listed = json.loads(cell) if isinstance(cell, str) and cell.strip().startswith("[") else cell
+        numbers = [_number(one) for one in (listed if isinstance(listed, list) else [listed])]
+    except (ValueError, RecursionError):
+        numbers = []
+    is_valid = bool(numbers) and len(set(numbers)) == len(numbers)
+    return "-".join(map(str, numbers)) if is_valid else f"?{cell}"
+
+
+def _number(channel: Any) -> int:  # noqa: ANN401 - a cell of any type
+    """The number of a channel. Raises `ValueError` for other cells."""
+    text = str(channel).strip()
+    letter = _LETTERS.get(text, text)
+    number = int(float(letter)) if isinstance(channel, float) and channel.is_integer() else letter
+    if not _CHANNEL.fullmatch(str(number)):
+        raise ValueError(text)
+    return int(number)
 
 
 def _faults(metadata: pl.DataFrame, spans: Mapping[str, str]) -> pl.Expr:

@@ -32,6 +32,7 @@ from headrace.catalog.judging.acceptance import (
 from headrace.catalog.judging.rivals import RivalFinder, verdicts, with_verdicts
 from headrace.catalog.judging.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
 from headrace.catalog.judging.row_fields import FieldFacts
+from headrace.catalog.rows.metadata_columns import check_path_columns, with_path_columns
 from headrace.catalog.rows.metadata_rows import (
     DifferingRows,
     TableReader,
@@ -106,6 +107,7 @@ class ScanTotals:
     num_merged_rows: int = 0
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
+    num_other_paths: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -184,6 +186,9 @@ class ScannedParts:
         finder, unknown = RivalFinder(), settings.excluded
         for number in range(len(tables.parts)):
             judged = self._judged(number)
+            candidates, num_other = with_path_columns(judged.candidates, settings.path_columns)
+            judged = replace(judged, candidates=candidates)
+            self.totals.num_other_paths += num_other
             finder.add(judged.candidates)
             self._unmatched.append(judged.unmatched)
             unknown &= judged.unknown
@@ -271,6 +276,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     totals = ScanTotals(seconds=watch.seconds)
     how_read = TableSettings(settings.samples, settings.columns, settings.fields, source.uri, settings.where)
     table = TableReader(metadata, how_read)
+    check_path_columns(settings.path_columns, table.schema)
     tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
     with ExitStack() as stack:
         stack.callback(tables.close)

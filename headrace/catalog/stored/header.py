@@ -32,7 +32,7 @@ PARTS_FOLDER = "catalog/parts/"
 HEADER_PATH = "catalog/catalog.jsonl"
 REJECTED_PATH = "catalog/rejected.parquet"
 """A copy of the newest table of rejects, for people."""
-CATALOG_FORMAT = 2
+CATALOG_FORMAT = 3
 SCAN_AGAIN = "materialize the asset `catalog` again, or run build.py"
 
 _VERSION = "headrace_catalog"

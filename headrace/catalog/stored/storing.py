@@ -334,7 +334,7 @@ def store_decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, Numbere
 def _decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, NumberedManifest]) -> Iterator[pl.DataFrame]:
     """Rows for the table of rejects: recordings that were rejected when their partition was built."""
     schema = {"path": pl.String, "key": pl.String, "code": pl.String, "reason": pl.String}
-    columns = ["key", "start_frame", "stop_frame", *FILE_SCHEMA]
+    columns = ["key", "start_frame", "stop_frame", "channels", *FILE_SCHEMA]
     for partition, numbered in manifests.items():
         entry = catalog.header.partitions.get(partition)
         if numbered.manifest.refused and entry is not None and entry.rows is not None:

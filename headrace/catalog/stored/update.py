@@ -32,6 +32,7 @@ from headrace.config.source import Duplicates, SampleKind
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.other_formats import GUIDE, recognised
 from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
+from headrace.path_templates import path_columns
 from headrace.sources.sources import Source
 from headrace.stores.storage import LocalStorage, Storage
 
@@ -94,6 +95,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         excluded=named | excluded,
         audio=config.audio.format(),
         json_content=config.source.json_content,
+        path_columns=config.source.path_columns,
     )
     runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)
@@ -219,6 +221,7 @@ def check_columns(metadata: MetadataTable | None, config: DatasetConfig) -> None
     source = config.source
     own = set() if source.fields or "path" in source.columns.model_fields_set else {"path"}
     types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
+    types |= {name: pl.String() for name in path_columns(source.path_columns or "")}
     check_group_by(config.group_by, types)
 
 

@@ -1,6 +1,8 @@
 """Glob patterns over relative POSIX paths, with one meaning for folders and buckets. Pure."""
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 
 _PART = re.compile(r"\*\*/|\*\*|\*|\?|\[(!?)(\]?[^\]]*)\]|[^*?\[]+|\[")
 _MEANINGS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
@@ -22,6 +24,16 @@ def path_pattern(pattern: str) -> re.Pattern[str]:
     False
     """
     return re.compile("".join(map(_meaning, _PART.finditer(pattern))), re.DOTALL)
+
+
+@lru_cache(maxsize=16)
+def ignoring(patterns: tuple[str, ...]) -> Callable[[str], object]:
+    """A function that returns whether a relative path matches a pattern of `source.ignore`.
+
+    A pattern without `/` is about the file's name, another about the whole path.
+    """
+    expressions = [path_pattern(pattern if "/" in pattern else f"**/{pattern}").pattern for pattern in patterns]
+    return re.compile("|".join(f"(?:{expression})" for expression in expressions) or r"(?!)", re.DOTALL).fullmatch
 
 
 def _meaning(part: re.Match[str]) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.sources.path_patterns import has_pattern, path_pattern
+from headrace.path_patterns import has_pattern, path_pattern
 
 
 @pytest.mark.parametrize(
