@@ -1,49 +1,24 @@
-"""Bring a data set up to date now: `python build.py NAME`.
+"""Bring a data set up to date now: `python build.py NAME`, where NAME is a file of the folder of data sets.
 
-Runs the assets that are not up to date in this process, and records them in the same Dagster instance as `make ui`.
-Prints one line if nothing changed. Otherwise prints: files added, changed and removed; new rejects and their reasons;
-and for each step its seconds, the partitions that were built and why, and how many of their shards were written, reused
-and removed (`headrace gc` deletes the files of removed shards later).
-
-Exit codes: 0 success; 1 a check or a step failed; 2 the command line or a YAML file is invalid; 130 stopped with Ctrl-C
-(the next build continues).
+The same as `headrace build datasets/NAME.yaml`, recorded in the same Dagster instance as `make ui`.
 """
 
 import argparse
-import logging
-import os
 import sys
-import warnings
 from pathlib import Path
 
-from rich.console import Console
-
-from headrace.errors import ConfigError, HeadraceError
-
-_USAGE_ERROR = 2
-_INTERRUPTED = 130
+from headrace.cli.building import DESCRIPTION, add_options, exit_code, quieten
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
     options = _parser().parse_args(arguments)
-    console = Console(markup=False, emoji=False)  # names are printed as they are: [b] and :x: have no meaning
-    try:
-        return _build(options, console)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return _USAGE_ERROR
-    except HeadraceError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("stopped with Ctrl-C: finished shards are kept, and the next build continues from here", file=sys.stderr)
-        return _INTERRUPTED
+    return exit_code(lambda: _build(options))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="build.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="build.py", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", metavar="NAME", help="data set: the name of a YAML file in the folder of data sets")
     parser.add_argument(
@@ -52,32 +27,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of YAML files (default: $HEADRACE_DATASETS or datasets/)",
     )
-    parser.add_argument(
-        "--select",
-        action="append",
-        default=[],
-        metavar="ASSETS",
-        help="only these assets, if they are stale: names like audio_shards or crepe_latent_shards, separated by "
-        "commas, or Dagster's selection syntax; recordings means catalog, whose run updates them; may be repeated",
-    )
-    parser.add_argument("--table", action="store_true", help="print what the data set holds even if nothing changed")
-    parser.add_argument("--verbose", action="store_true", help="print Dagster's own log")
+    add_options(parser)
     return parser
 
 
-def _build(options: argparse.Namespace, console: Console) -> int:
-    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
-    if not options.verbose:
-        warnings.filterwarnings("ignore", module="dagster")
-        logging.getLogger("sqlalchemy").addHandler(
-            logging.NullHandler()
-        )  # otherwise Ctrl-C while it closes prints a traceback
-    from headrace_dagster.build_command.command import CommandLine, build_dataset  # noqa: PLC0415 - Dagster, after the lines above
+def _build(options: argparse.Namespace) -> int:
+    quieten(verbose=options.verbose)
+    from headrace_dagster.build_command.command import build_place  # noqa: PLC0415 - Dagster, after the line above
+    from headrace_dagster.build_command.repository import place_of_name  # noqa: PLC0415 - as above
 
-    command = CommandLine(
-        options.name, options.datasets, tuple(options.select), table=options.table, verbose=options.verbose
-    )
-    return build_dataset(command, console)
+    return build_place(place_of_name(options.name, options.datasets), options)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -92,11 +93,11 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[dg.MaterializeResult[None]]:
         from headrace.catalog.compared.changes import compare_stored  # noqa: PLC0415 - likewise
-        from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - likewise
+        from headrace.catalog.compared.regressions import mark_reported, stored_regressions  # noqa: PLC0415 - likewise
         from headrace.catalog.compared.type_changes import column_types, type_changes  # noqa: PLC0415 - likewise
         from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.stored.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
-        from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
+        from headrace.catalog.stored.unchanged import UserTables, refresh_catalog  # noqa: PLC0415 - likewise
 
         inputs = source_inputs(
             config, headrace_storage
@@ -119,22 +120,19 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             output = headrace_storage.output(config)
             before = last_catalog(output)
             types = column_types(before)
-            scan, header = update_catalog(
-                config,
-                headrace_storage.source(config),
-                headrace_storage.metadata(config),
-                output,
-                runtime,
-                excluded=headrace_storage.excluded(config),
+            tables = UserTables(
+                headrace_storage.table_stamps(config),
+                partial(headrace_storage.metadata, config),
+                partial(headrace_storage.excluded, config),
             )
+            scan, header = refresh_catalog(config, headrace_storage.source(config), tables, output, runtime)
             stored = StoredCatalog(output, header)
             retyped = type_changes(types, column_types(stored), "the metadata")
-            narrow = (rows for _, rows in stored.partitions(REGRESSION_COLUMNS))
-            regressions = find_regressions(output, narrow, scan.rejected, scan.unsettled["path"].to_list())
+            regressions = stored_regressions(stored, scan)
             made = {f"latents/{latents.name}" for latents in config.latents}
             columns = {f"columns/{name}" for name in config.column_sets}
             left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
-            tables = [read_tables(headrace_storage, config, keys.catalog, retyped)] if config.columns else []
+            joined = [read_tables(headrace_storage, config, keys.catalog, retyped)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:
             context.log_event(event)
@@ -147,7 +145,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             data_version=CATALOG_VERSION,
             metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
             tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan, config), _has_recordings(scan, config), listing, *results, *tables],
+            check_results=[_conservation(scan, config), _has_recordings(scan, config), listing, *results, *joined],
         )
         if scan.num_recordings:  # an empty scan goes no further, and is not what the next scan is compared with
             mark_reported(output, regressions)

@@ -19,6 +19,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "bits_per_sample": "bits of a PCM sample in the file",
     "start_frame": "first frame of the range that becomes a sample, at the file's own rate",
     "stop_frame": "frame after the last one of the range",
+    "channels": "numbers of the channels that become the sample, such as 0 or 0-1; null for all",
     "duration_seconds": "length of the range, in seconds",
     "duplicate_of": "first path with the same bytes; null without one",
     "excluded_segments": "keys of segments that do not become samples, separated by spaces",

@@ -30,6 +30,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
+    from headrace.catalog.stored.parts import StoredCatalog
     from headrace.verification.frame_alignment import AlignmentFault
 
 _INDEX_MATCHES = "every .idx lists exactly the members of its tar, at the right byte ranges"
@@ -59,14 +60,18 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
-        from headrace.catalog.judging.validation import check_metadata_in_parts, check_partitions  # noqa: PLC0415 - pandera brings pandas
-        from headrace.verification.frame_alignment import column_faults  # noqa: PLC0415 - polars: not in a code server
+        from headrace.catalog.compared.findings import findings_of  # noqa: PLC0415 - polars: not in a code server
+        from headrace.verification.frame_alignment import column_faults  # noqa: PLC0415 - likewise
 
         catalog = headrace_storage.catalog(config)
         numbers = {"recordings": catalog.header.num_rows}
+        faults = findings_of(catalog, config, "schema", lambda: _schema_faults(catalog))
+        if faults:
+            return verdict(faults, numbers)
         try:
-            check_partitions(lambda: (rows for _, rows in catalog.partitions()), catalog.rejected())
             if config.source.validation is not None:
+                from headrace.catalog.judging.validation import check_metadata_in_parts  # noqa: PLC0415 - pandera brings pandas
+
                 tables = (rows for _, rows in catalog.partitions())
                 check_metadata_in_parts(tables, catalog.recordings, config.source.validation)
         except (CatalogError, ConfigError) as error:
@@ -76,6 +81,17 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         return verdict(column_faults(catalog.recordings() if first is None else first, aligned), numbers)
 
     return schema
+
+
+def _schema_faults(catalog: "StoredCatalog") -> list[str]:
+    """Lines that say what is wrong with the tables of a catalog."""
+    from headrace.catalog.judging.validation import check_partitions  # noqa: PLC0415 - pandera brings pandas
+
+    try:
+        check_partitions(lambda: (rows for _, rows in catalog.partitions()), catalog.rejected())
+    except CatalogError as error:
+        return [str(error)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The checks of a set of columns, which its index makes: the columns fit the audio, and its table names samples."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -90,14 +89,6 @@ def column_check_specs(name: str, index: dg.AssetKey) -> list[dg.AssetCheckSpec]
         dg.AssetCheckSpec(MATCHED, asset=index, description="Every row of the table names a sample. Warns."),
         dg.AssetCheckSpec(COMPLETE, asset=index, description="The table has a row for every sample. Warns."),
     ]
-
-
-def skipped_checks(name: str, index: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
-    """The results of the checks while an optional table has not come: there is nothing to compare."""
-    for spec in column_check_specs(name, index):
-        yield dg.AssetCheckResult(
-            check_name=spec.name, asset_key=index, passed=True, description="the optional table is not there yet"
-        )
 
 
 def column_check_results(

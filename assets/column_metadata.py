@@ -22,7 +22,6 @@ def columns_metadata(build: PartitionBuild) -> Metadata:
     return {
         "dagster/row_count": manifest.num_samples,
         "manifest": build.manifest.number,
-        "samples": manifest.num_samples,
         "rejected": len(manifest.refused),
         "shard_bytes": sum(shard.num_bytes for shard in manifest.shards),
         "shards": len(manifest.shards),

@@ -7,18 +7,15 @@ import dagster as dg
 from headrace.assemble.column_sets import build_columns, commit_set, is_awaited
 from headrace.assemble.partition_columns import ColumnSettings
 from headrace.config.content import METADATA_SET
-from headrace_dagster.assets.column_checks import column_check_results, column_check_specs, skipped_checks
+from headrace_dagster.assets.build_comparison import unchecked
+from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.superseded import (
-    committed_unless_superseded,
-    unchecked,
-    while_audio_is_current,
-)
+from headrace_dagster.assets.superseded import committed_unless_superseded, while_audio_is_current
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 
@@ -70,11 +67,12 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
     """The asset NAME/<set>_columns_index of a data set."""
     config, keys = dataset.config, dataset.keys
     key = keys.columns_index(name)
+    checks = column_check_specs(name, key)
     parts = dg.AssetDep(keys.columns(name), partition_mapping=dg.AllPartitionMapping())
 
     @dg.asset(
         key=key,
-        check_specs=column_check_specs(name, key),
+        check_specs=checks,
         deps=[parts, keys.sizes_index],
         output_required=False,  # without one, the run is superseded, or an optional table has not come
         group_name=config.name,
@@ -88,23 +86,23 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
         context: dg.AssetExecutionContext, headrace_storage: StorageResource
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
         if is_awaited(headrace_storage.output(config), config, name):
-            yield from skipped_checks(name, key)
+            yield from unchecked(checks, "the optional table is not there yet")
             return
         output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
         with readable_failures():
             made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name))
         if made is None:
-            yield from unchecked(column_check_specs(name, key))
+            yield from unchecked(checks, "the run was superseded, and the next one checks what it makes")
             return
         committed, is_new = made
         with readable_failures():
-            checks = column_check_results(output, storage, committed.snapshot, name, key)
+            results = column_check_results(output, storage, committed.snapshot, name, key)
             metadata = columns_index_metadata(storage, committed, is_new=is_new)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),
             metadata=metadata,
             tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
-            check_results=checks,
+            check_results=results,
         )
 
     return columns_index

@@ -47,7 +47,7 @@ def report_inputs(
         views: the newest snapshot of every view.
     """
     chosen = [f"view {view} {numbered.snapshot.to_json().decode()}" for view, numbered in views.items()]
-    held = [f"{part} {numbered.snapshot.to_json().decode()}" for part, numbered in snapshots.items()]
+    held = [f"{part} {numbered.snapshot.digest}" for part, numbered in snapshots.items()]
     return short_digest(str(REPORT_VERSION), name, *held, *chosen, *(f"{code} {n}" for code, n in reasons))
 
 

@@ -29,4 +29,4 @@ def short_digest(*parts: str) -> str:
 
 def snapshot_inputs(snapshot: Snapshot) -> str:
     """The value of `INPUTS_TAG` of the asset that committed this snapshot."""
-    return short_digest(snapshot.to_json().decode())
+    return short_digest(snapshot.digest)

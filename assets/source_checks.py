@@ -44,13 +44,14 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=f"{config.name}__source_checks", specs=specs)
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
+        from headrace.catalog.compared.findings import findings_of  # noqa: PLC0415 - likewise
         from headrace.catalog.compared.type_changes import column_types  # noqa: PLC0415 - likewise
         from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.judging.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns  # noqa: PLC0415 - likewise
 
         catalog = headrace_storage.catalog(config)
         group = {"largest_group": catalog.header.totals.largest_group}
-        leaking = leaks(lambda: catalog.partitions(LEAK_COLUMNS))
+        leaking = findings_of(catalog, config, "leaks", lambda: leaks(lambda: catalog.partitions(LEAK_COLUMNS)))
         yield _warning(_DUPLICATES, _LEAKS, leaking, key, group)
         rejected = catalog.rejected()
         unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
@@ -58,7 +59,8 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         yield _warning(_FILLED, _EMPTY, empty_splits(catalog.header, config.splits), key, {})
         are_rows = config.source.samples == SampleKind.ROWS
         spans = (rows for _, rows in catalog.partitions(SPAN_COLUMNS)) if are_rows else ()
-        yield _warning(_SPANS, _REPEATED, repeated_spans(spans, rejected), key, {})
+        repeated = findings_of(catalog, config, "spans", lambda: repeated_spans(spans, rejected))
+        yield _warning(_SPANS, _REPEATED, repeated, key, {})
         yield _warning(_UNUSED, _NOBODY, unused_columns(column_types(catalog), config), key, {})
 
     return checks

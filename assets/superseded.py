@@ -6,7 +6,7 @@ sensors then ask for what is wanted now. A run that fails while its input is as 
 (docs/design/0093).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -120,17 +120,6 @@ def committed_unless_superseded(
             raise
         note_superseded(context, str(error))
         return None
-
-
-def unchecked(specs: Iterable[dg.AssetCheckSpec]) -> Iterator[dg.AssetCheckResult]:
-    """The results of checks that a superseded step has to give: nothing was made, so nothing is wrong."""
-    for spec in specs:
-        yield dg.AssetCheckResult(
-            check_name=spec.name,
-            asset_key=spec.asset_key,
-            passed=True,
-            description="not checked: the run was superseded, and the next one checks what it makes",
-        )
 
 
 def note_superseded(context: dg.AssetExecutionContext, reason: str) -> None:

@@ -12,6 +12,9 @@ DATASET_TAG = "headrace/dataset"
 WORK_TAG = ".dagster/headrace_work"
 """Token of the work: runs with the same token tried the same work. The interface hides tags of this namespace."""
 
+SCAN_TAG = f"{WORK_TAG}_scan"
+"""Token of the scan of a run: beside `WORK_TAG`, because one run may scan and build."""
+
 REASON_TAG = "headrace/reason"
 """Why the work is needed, if not because of a change: `shards missing`."""
 

@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import dagster as dg
 
 from headrace.config.shares import share_of
-from headrace.locate.outputs import shard_folders
+from headrace.format.beside.views import VIEWS
+from headrace.format.snapshots.snapshots import snapshot_numbers
+from headrace.locate.outputs import COLUMNS, LATENTS, shard_folders
 from headrace.locate.shard_list import LocatedShard
 from headrace.ordered import TaskThreads, map_in_order
+from headrace.stores.storage import Storage
 from headrace.verification.rounds import plan_rounds, verify_rounds
-from headrace.verification.shard_check import CheckedShard, Depth
+from headrace.verification.shard_check import CheckedShard, Depth, Fault
 from headrace.verification.verify import Verdict, checked_on_threads, find_target
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -40,6 +43,7 @@ def verify_job(dataset: ProjectDataset) -> dg.JobDefinition:
             context.log.info("nothing to verify: the first snapshot is not committed yet")
             return dg.Output(None, metadata={"shards": 0})
         target, share = find_target(output.uri), share_of(config.schedules.verify.fraction)
+        target = replace(target, faults=(*target.faults, *_lost_parts(dataset, output, context.instance)))
         rounds = plan_rounds(target, None if share == 1 else share)
         report = _Report(context.log.info, sum(part.num_shards for part in rounds), time.monotonic())
         checks = partial(checked_on_workers, headrace_workers)
@@ -54,6 +58,19 @@ def verify_job(dataset: ProjectDataset) -> dg.JobDefinition:
         verify_everything()
 
     return job
+
+
+def _lost_parts(dataset: ProjectDataset, output: Storage, instance: dg.DagsterInstance) -> Iterator[Fault]:
+    """Latents, columns and views of the YAML without a snapshot, though the instance has recorded one."""
+    config, keys = dataset.config, dataset.keys
+    wanted = {f"{LATENTS}/{entry.name}": keys.latents_index(entry.name) for entry in config.latents}
+    wanted |= {f"{COLUMNS}/{name}": keys.columns_index(name) for name in config.column_sets}
+    wanted |= {f"{VIEWS}/{name}": keys.view(name) for name in config.views}
+    for folder, key in wanted.items():
+        storage = output.at(folder)
+        if not snapshot_numbers(storage) and instance.get_latest_materialization_event(key) is not None:
+            what = "no snapshot is there, though the YAML names it and it was built"
+            yield Fault(storage.uri, f"{what}: restore it, or materialize {key.to_user_string()} again")
 
 
 def checked_on_workers(workers: Workers, shards: Sequence[LocatedShard]) -> Iterator[CheckedShard]:

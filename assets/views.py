@@ -8,6 +8,7 @@ from headrace.assemble.views import WantedView, awaited_sets, build_view, is_up_
 from headrace.errors import EmptyViewError
 from headrace.format.beside.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage
+from headrace_dagster.assets.build_comparison import unchecked
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import Metadata, table
 from headrace_dagster.assets.pictures import share_bars
@@ -46,8 +47,7 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
         output = headrace_storage.output(config)
         if awaited := awaited_sets(output, wanted):
-            waits_for = f"waits for the table of the columns {' or '.join(awaited)}"
-            yield dg.AssetCheckResult(check_name=check.name, asset_key=key, passed=True, description=waits_for)
+            yield from unchecked([check], f"waits for the table of the columns {' or '.join(awaited)}")
             return
         with readable_failures():
             try:
@@ -115,7 +115,6 @@ def _metadata(built: NumberedView, *, is_new: bool) -> Metadata:
         "definition": str(snapshot.definition),
         "samples": snapshot.num_samples,
         "samples_chosen": snapshot.num_chosen,
-        "samples_drawn": snapshot.num_drawn,
         "kept_share": _share(snapshot.num_chosen, snapshot.num_samples),
         "splits_table": table(rows, _COLUMNS),
         "kept_picture": dg.MetadataValue.md(share_bars(shares)),

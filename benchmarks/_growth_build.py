@@ -17,6 +17,7 @@ import numpy as np
 from headrace.catalog.stored.header import read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
 from headrace.format.snapshots.summaries import newest_summaries
+from headrace.sources.listing import FileStamp
 from headrace.sources.source_changes import GradualListing, source_difference
 from headrace.sources.sources import Source, open_source
 from headrace.stores.storage import LocalStorage
@@ -70,9 +71,12 @@ def commit(folder: Path, size: dict[str, int]) -> Figures:
 
 
 def no_op(folder: Path, size: dict[str, int]) -> Figures:
-    """A whole build that finds nothing to do: scan, plan, commit."""
-    _scan(folder, size)
-    return {"built": _build(folder, size, _stale(folder, size)), "committed": _commit(folder, size)}
+    """A whole build that finds nothing to do: the source is listed, catalog and shards are compared. CPU by step."""
+    source = _source(folder)
+    cpu = {"listing_cpu": _cpu(lambda: sum(len(chunk) for chunk in source.list()))}
+    cpu["scan_cpu"] = _cpu(lambda: _scan(folder, size)) - cpu["listing_cpu"]
+    cpu["shards_cpu"] = _cpu(lambda: _check_unchanged(folder, size))
+    return cpu
 
 
 def sensor_tick(folder: Path, size: dict[str, int]) -> Figures:
@@ -139,12 +143,35 @@ ROWS: dict[str, Callable[[Path, dict[str, int]], Figures]] = {
 
 
 def _scan(folder: Path, size: dict[str, int]) -> int:
-    from headrace.catalog.stored.update import update_catalog  # noqa: PLC0415 - likewise
-    from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - imports polars
+    from headrace.catalog.scanning.scan_runtime import ScanRuntime  # noqa: PLC0415 - imports polars
+    from headrace.catalog.stored.unchanged import UserTables, refresh_catalog  # noqa: PLC0415 - likewise
+    from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - likewise
 
-    config, output = _config(folder, size), LocalStorage(folder / "output")
-    scan, _ = update_catalog(config, _source(folder), open_metadata(folder / "metadata.csv"), output)
+    config, output, table = _config(folder, size), LocalStorage(folder / "output"), folder / "metadata.csv"
+    stamps = {str(table): FileStamp.of(table.stat())}
+    tables = UserTables(stamps, lambda: open_metadata(table), frozenset)
+    scan, _ = refresh_catalog(config, _source(folder), tables, output, ScanRuntime())
     return scan.num_found
+
+
+def _check_unchanged(folder: Path, size: dict[str, int]) -> None:
+    """Compare the shards with what is wanted, as `build.py` does. Fails if anything has changed."""
+    from headrace.assemble.unchanged_shards import unchanged_manifests  # noqa: PLC0415 - imports much
+    from headrace.format.snapshots.sizes_file import has_true_sizes  # noqa: PLC0415 - likewise
+    from headrace.format.snapshots.snapshots import lost_parts, read_snapshot  # noqa: PLC0415 - likewise
+
+    audio = LocalStorage(folder / "output/audio")
+    snapshot = read_snapshot(audio).snapshot
+    is_same = unchanged_manifests(audio, _wanted(folder, size), newest_summaries(audio)) is not None
+    if not is_same or not has_true_sizes(audio, snapshot) or lost_parts(audio, snapshot):
+        raise SystemExit("the build has something to do")
+
+
+def _cpu(step: Callable[[], object]) -> float:
+    """Seconds of CPU that a step takes."""
+    start = time.process_time()
+    step()
+    return round(time.process_time() - start, 3)
 
 
 def _stale(folder: Path, size: dict[str, int]) -> list[str]:

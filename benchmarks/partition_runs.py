@@ -26,20 +26,21 @@ RATE_HZ = 8000
 RECORDINGS = 4  # for each partition
 
 
-def make_dataset(folder: Path, num_partitions: int, per_run: int = 1) -> None:
-    """Recordings and the YAML file of a data set, with `per_run` partitions in a run."""
-    recordings = folder / "recordings"
-    recordings.mkdir()
-    for number in range(num_partitions * RECORDINGS):
-        with wave.open(str(recordings / f"{number:05d}.wav"), "wb") as file:
+def make_dataset(folder: Path, num_partitions: int, per_run: int = 1, recordings: int = RECORDINGS) -> None:
+    """Recordings (for each partition) and the YAML file of a data set, with `per_run` partitions in a run."""
+    num_recordings = num_partitions * recordings
+    place = folder / "recordings"
+    place.mkdir()
+    for number in range(num_recordings):
+        with wave.open(str(place / f"{number:05d}.wav"), "wb") as file:
             file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
             file.writeframes(np.random.default_rng(number).integers(-9999, 9999, RATE_HZ // 20, np.int16).tobytes())
     content = {
-        "source": {"uri": str(recordings), "settle_seconds": 0},
+        "source": {"uri": str(place), "settle_seconds": 0},
         "splits": {"train": 1.0},
         "shards": {"partitions": {"train": num_partitions}},
         "output": {"uri": str(folder / "output")},
-        **({"runs": {"partitions_per_run": per_run}} if per_run > 1 else {}),
+        "runs": {"partitions_per_run": per_run, "per_tick": max(8, per_run), "in_flight": max(16, per_run)},
     }
     (folder / "datasets").mkdir()
     (folder / "datasets" / "tones.yaml").write_text(json.dumps(content))  # JSON is YAML

@@ -46,7 +46,7 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
     Raises:
         ConfigError: the folder is missing, a resource has another key, or `key_prefix` is invalid.
     """
-    origin = DatasetFolder(Path(root, folder), Path(root))
+    origin = DatasetFolder(Path(root, folder), Path(root), None if names is None else tuple(names))
     found = find_configs(origin.path, origin.root, names)
     for fault in found.faults:
         logging.getLogger("headrace").error("not loaded: %s", fault)

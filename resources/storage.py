@@ -20,12 +20,12 @@ from headrace.assemble.column_sets import columns_folder
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError, NotFoundError
-from headrace.source_kinds import FILES
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import pieces
-from headrace.sources.sources import Corpus, open_corpus, open_source
+from headrace.sources.sources import Corpus, corpus_of
+from headrace.sources.table_places import TablePlace, table_places
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import Storage, open_bucket, open_storage
 
@@ -66,14 +66,9 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def late_source(self, config: DatasetConfig) -> LateSource:
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
-        aside = [config.output.uri, *_tables(config)]
-        excluded = [self.resolve(uri) for uri in aside]
-        source = config.source
-        if source.kind != FILES:
-            root = self._resolved_source(source.uri)
-            return LateSource(partial(open_corpus, source.kind, root, source.options, exclude=excluded))
-        root = self.resolve(source.uri)
-        return LateSource(partial(open_source, root, exclude=excluded, digests=source.digests))
+        excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
+        root = self._resolved_source(config.source.uri)
+        return LateSource(partial(corpus_of, config.source, root, exclude=excluded))
 
     def _resolved_source(self, uri: str) -> str:
         """`source.uri`, which some kinds take as several paths with commas between them."""
@@ -85,7 +80,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or the rows of the source itself; None if there are neither."""
         from headrace.catalog.tables.corpus_tables import open_rows  # noqa: PLC0415 - see above
-        from headrace.catalog.tables.metadata_files import open_metadata  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.metadata_files import open_metadata_files  # noqa: PLC0415 - see above
 
         if config.source.has_own_rows and (rows := self.source(config).rows()) is not None:
             return open_rows(rows.read(), config.source)
@@ -93,14 +88,20 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
             return None
         source = config.source
         owner = _Folder()
-        read = partial(
-            open_metadata,
+        places = self.metadata_places(config)
+        files = [self._table(one.place, "metadata table", lambda file, shown: (file, shown), owner) for one in places]
+        return open_metadata_files(
+            files,
             path_column=source.path_column,
             text_columns=source.text_columns,
             owner=owner,
             form=source.table,
         )
-        return self._table(config.source.metadata, "metadata table", read, owner)
+
+    def metadata_places(self, config: DatasetConfig) -> tuple[TablePlace, ...]:
+        """The files of the metadata table, in their order."""
+        output, source = self.resolve(config.output.uri), self._resolved_source(config.source.uri)
+        return table_places(config.source.metadata or (), self.resolve, source, output)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:
         """The keys of `exclude`, from the YAML or from a table."""
@@ -117,7 +118,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
             return read(Path(place), place)
         root, _, name = place.rpartition("/")
         folder = folder or _Folder()
-        copy = folder.path() / name
+        copy = folder.path() / name  # objects of several folders may have one name
         try:
             store = open_bucket(root)
             with BucketSource(store).open(name, stamp_of(store.stat(name))) as data, copy.open("wb") as file:
@@ -131,9 +132,16 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
         The tables of the source itself (`Corpus.rows`) are among them.
         """
-        stamps = {uri: self._stamp(self.resolve(uri)) for uri in _tables(config)}
+        stamps = {name: self._stamp(place) for name, place in self._tables(config).items()}
         rows = self.source(config).rows() if config.source.has_own_rows else None
         return stamps if rows is None else {**stamps, **rows.stamps()}
+
+    def _tables(self, config: DatasetConfig) -> dict[str, str]:
+        """The user's tables by name, with their places: the metadata, the keys to exclude, and tables of columns."""
+        keys = None if isinstance(config.exclude, tuple) else config.exclude.uri
+        joined = (entry.table.uri for entry in config.columns)
+        others = {uri: self.resolve(uri) for uri in (keys, *joined) if uri is not None}
+        return {one.name: one.place for one in self.metadata_places(config)} | others
 
     def _stamp(self, place: str) -> FileStamp | None:
         try:
@@ -200,20 +208,13 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
 
 class _Folder:
-    """A temporary folder that is made when it is needed, and deleted with this object."""
+    """Temporary folders that are made when they are needed, and deleted with this object."""
 
     def path(self) -> Path:
-        """The folder. Called once."""
+        """A new folder."""
         folder = tempfile.mkdtemp(prefix="headrace-")
         weakref.finalize(self, shutil.rmtree, folder)
         return Path(folder)
-
-
-def _tables(config: DatasetConfig) -> list[str]:
-    """URIs of the user's tables: the metadata table, the table of keys to exclude, and tables of columns."""
-    keys = None if isinstance(config.exclude, tuple) else config.exclude.uri
-    joined = (entry.table.uri for entry in config.columns)
-    return [uri for uri in (config.source.metadata, keys, *joined) if uri is not None]
 
 
 def columns_part(name: str) -> str:

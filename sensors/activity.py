@@ -12,7 +12,7 @@ import dagster as dg
 from headrace.assemble.waves import Attempts
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.run_statuses import ENDED, UNDER_WAY
-from headrace_dagster.assets.tags import ASSET_JOB, SUPERSEDED_TAG, dataset_of, partitions_of_run, work_tags
+from headrace_dagster.assets.tags import ASSET_JOB, SUPERSEDED_TAG, WORK_TAG, dataset_of, partitions_of_run
 from headrace_dagster.sensors.dead_runs import bury_dead_runs
 
 _MOST_ATTEMPTS = 5000
@@ -50,7 +50,7 @@ def active_runs(instance: dg.DagsterInstance, dataset: ProjectDataset) -> list[A
     ended = bury_dead_runs(instance, own, now) | _cancel_outdated(instance, own, layout)
     return [
         ActiveRun(
-            _assets_of(instance, record.dagster_run),
+            assets_of(instance, record.dagster_run),
             partitions_of_run(record.dagster_run, layout),
             (now - record.create_timestamp.replace(tzinfo=UTC)).total_seconds(),
         )
@@ -69,8 +69,8 @@ def _cancel_outdated(instance: dg.DagsterInstance, records: Sequence[dg.RunRecor
     return set(outdated)
 
 
-def _assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
-    """The assets of a run; None for all of them, empty for jobs without assets (`verify`, `gc`)."""
+def assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg.AssetKey] | None:
+    """The assets that a run makes; None for all of them, empty for jobs without assets (`verify`, `gc`)."""
     if run.asset_selection is not None:
         return frozenset(run.asset_selection)
     if run.job_name == ASSET_JOB:
@@ -82,7 +82,7 @@ def _assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg
 
 
 def attempts_at(
-    instance: dg.DagsterInstance, tokens: Collection[str], partitions_per_run: int = 1
+    instance: dg.DagsterInstance, tokens: Collection[str], tags: Sequence[str] = (WORK_TAG,)
 ) -> Mapping[str, Attempts]:
     """Count the attempts for each token, with the time of the last: runs that ended, successful or not.
 
@@ -92,13 +92,13 @@ def attempts_at(
     Args:
         instance: the Dagster instance.
         tokens: tokens of the work of partitions, or of the whole data set.
-        partitions_per_run: the most partitions of a run.
+        tags: the tags of runs that hold tokens.
     """
     if not tokens:
         return {}
     now = datetime.now(UTC).timestamp()
     found: dict[str, Attempts] = {}
-    for tag in work_tags(partitions_per_run):
+    for tag in tags:
         finished = dg.RunsFilter(tags={tag: list(tokens)}, statuses=ENDED)
         for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
             if _is_superseded(record.dagster_run):

@@ -1,22 +1,24 @@
 """Notes of which work a run was that somebody started by hand and cancelled, so that no sensor starts it again.
 
-A run that a sensor started has a token of its work in its tags. A run of the web interface has none. After it was
-cancelled, it gets the tokens of what its partitions lack now, and counts as an attempt at this work.
+A run that a sensor started has a token of its work in its tags. A run of the web interface, of a backfill or of a
+schedule has none. After it was cancelled, it gets the tokens of what its partitions and its scan lack now, and counts
+as an attempt at this work.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import ASSET_JOB, WORK_TAG, dataset_of, partitions_of_run, work_tags
+from headrace_dagster.assets.tags import SCAN_TAG, WORK_TAG, partitions_of_run, work_tags
+from headrace_dagster.sensors.activity import assets_of
 
 _RECENT_SECONDS = 600.0
 """A run that was cancelled longer ago may have been of other input: its work is started again."""
 _MOST_RUNS = 50
 _NOTHING = "nothing"
-"""The token of a partition that lacked nothing when its run was cancelled."""
+"""The token of a partition, or of a scan, that lacked nothing when its run was cancelled."""
 
 
 def note_cancelled_runs(
@@ -30,16 +32,29 @@ def note_cancelled_runs(
         makes: the assets of the work.
         tokens: partition → token of its work; that of the work for the whole data set under the empty name.
     """
-    now, layout = datetime.now(UTC), dataset.partitions.get_partition_keys()
-    cancelled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED])
+    layout = dataset.partitions.get_partition_keys()
+    for run in _cancelled(instance, makes, WORK_TAG):
+        instance.add_run_tags(run.run_id, noted(partitions_of_run(run, layout), tokens))
+
+
+def note_cancelled_scans(instance: dg.DagsterInstance, catalog: dg.AssetKey, token: str = _NOTHING) -> None:
+    """Give cancelled runs that scan, and have no token, that of the scan that is due now, if one is."""
+    for run in _cancelled(instance, [catalog], SCAN_TAG):
+        instance.add_run_tags(run.run_id, {SCAN_TAG: token})
+
+
+def _cancelled(instance: dg.DagsterInstance, makes: Collection[dg.AssetKey], tag: str) -> Iterator[dg.DagsterRun]:
+    """Runs that make one of these assets, were cancelled lately and have no token in this tag."""
+    since = datetime.now(UTC) - timedelta(seconds=_RECENT_SECONDS)
+    cancelled = dg.RunsFilter(statuses=[dg.DagsterRunStatus.CANCELED], updated_after=since)
     for record in instance.get_run_records(filters=cancelled, limit=_MOST_RUNS):
         run = record.dagster_run
         ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
-        is_ours = dataset_of(run, [dataset]) in {dataset.name, ASSET_JOB}
-        if WORK_TAG in run.tags or now.timestamp() - ended > _RECENT_SECONDS or not is_ours:
+        if tag in run.tags or ended < since.timestamp():
             continue
-        if run.asset_selection is None or not run.asset_selection.isdisjoint(makes):
-            instance.add_run_tags(run.run_id, noted(partitions_of_run(run, layout), tokens))
+        made = assets_of(instance, run)
+        if made is None or not made.isdisjoint(makes):
+            yield run
 
 
 def noted(partitions: Sequence[str], tokens: Mapping[str, str]) -> dict[str, str]:

@@ -29,10 +29,12 @@ class DatasetFolder:
     Attributes:
         path: the folder.
         root: the folder to which relative URIs in the files are relative.
+        names: the data sets that are loaded; None for all.
     """
 
     path: Path
     root: Path
+    names: tuple[str, ...] | None = None
 
     def configs_now(self) -> tuple[dict[str, DatasetConfig], dict[Path, str]]:
         """The data sets of the folder by name, and the error of each invalid file, or that the folder is missing."""
@@ -78,7 +80,7 @@ class LoadedFile:
 def _configs_of(folder: DatasetFolder, digest: str) -> tuple[dict[str, DatasetConfig], dict[Path, str]]:  # noqa: ARG001 - its files
     """Files of one digest are read once."""
     try:
-        found = find_configs(folder.path, folder.root)
+        found = find_configs(folder.path, folder.root, folder.names)
     except ConfigError as error:
         return {}, {folder.path: str(error)}
     return {config.name: config for config in found.configs}, dict(found.invalid)

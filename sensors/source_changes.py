@@ -15,10 +15,11 @@ from headrace_dagster.assets.events import INPUTS_TAG, short_digest
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.listing_check import reported_listing
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
+from headrace_dagster.assets.tags import DATASET_TAG, SCAN_TAG
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.sensors.activity import ActiveRun, active_runs, attempts_at
 from headrace_dagster.sensors.backfills import graph_of, pending_runs
+from headrace_dagster.sensors.cancelled_runs import note_cancelled_scans
 from headrace_dagster.sensors.loaded import ConfigOrigin
 from headrace_dagster.sensors.source_listing import SourceListing
 
@@ -60,7 +61,7 @@ def source_changes_sensor(
 
 
 def _scan(dataset: ProjectDataset, token: str) -> dg.RunRequest:
-    tags = {DATASET_TAG: dataset.name, WORK_TAG: token, **_FIRST}
+    tags = {DATASET_TAG: dataset.name, SCAN_TAG: token, **_FIRST}
     return dg.RunRequest(asset_selection=[dataset.keys.catalog], tags=tags)
 
 
@@ -89,7 +90,7 @@ class _Look:
             return self._nothing("the catalog changed while the source was listed: it is listed again")
         mark = short_digest(inputs, listing.digest, version)
         if self.context.cursor == mark:
-            return self._nothing("no change")
+            return self._not_due("no change", mark)
         catalog = read_current_header(output, config)
         known_files = None if catalog is None else read_stamps(output, catalog)
         difference = source_difference(listing, known_files, config.source.settle_seconds, time.time_ns())
@@ -98,7 +99,7 @@ class _Look:
         if not (difference.is_changed or is_other):
             waiting = difference.num_waiting or inputs != known
             reason = f"{difference.num_waiting} files are still settling" if waiting else "no change"
-            return _Found(reason=reason, cursor=None if waiting else mark)
+            return self._not_due(reason, None if waiting else mark)
         return self._due(short_digest(inputs, difference.digest, made))
 
     def at_settings(self, inputs: str, says: str) -> _Found:
@@ -110,7 +111,12 @@ class _Look:
             return self._nothing(says)
         return self._due(short_digest(inputs, made))
 
+    def _not_due(self, reason: str, cursor: str | None) -> _Found:
+        note_cancelled_scans(self.context.instance, self.dataset.keys.catalog)
+        return _Found(reason=reason, cursor=cursor)
+
     def _due(self, token: str) -> _Found:
+        note_cancelled_scans(self.context.instance, self.dataset.keys.catalog, token)
         hold = _hold(self.context, self.dataset, self.origin, token)
         return self._nothing(hold) if hold else _Found(token=token)
 
@@ -131,7 +137,7 @@ def _hold(
         return "a scan is in progress"
     if any(_commits(run, keys, config) for run in runs):
         return "a snapshot is being committed, and a new catalog would make the commit fail"
-    attempts = attempts_at(instance, [token]).get(token)
+    attempts = attempts_at(instance, [token], [SCAN_TAG]).get(token)
     pause = patience_left(attempts, RunPatience()) if attempts else None
     if pause is Pause.CANCELLED:
         return f"the scan was {pause}"

@@ -90,7 +90,7 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
         running=frozenset([*layout, *due.partitions] if everything else chain(*(run.partitions for run in building))),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
-        attempts=attempts_at(reader.records.instance, tokens, config.runs.partitions_per_run),
+        attempts=attempts_at(reader.records.instance, tokens, work_tags(config.runs.partitions_per_run)),
     )
 
 

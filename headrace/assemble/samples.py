@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.assemble.encoding_tasks import fields_of
@@ -61,7 +62,7 @@ def ordered_samples(planned: Planned, audio: AudioFormat) -> list[PlannedSample]
             recording=recording.path if recording.is_span else recording.key,
             index=recording.start_frame if recording.is_span else segment.index,
             digest=recording.sample_digest,
-            num_bytes=sum(planned_bytes(row.info, audio, segment, row.num_bytes) for row in fields_of(recording)),
+            num_bytes=sum(_planned_bytes(row, audio, segment) for row in fields_of(recording)),
             audio=audio_digest(key, recording, segment, audio),
         )
         for key, (recording, segment) in planned.items()
@@ -92,19 +93,28 @@ def sample_json(
     return json.dumps({**recording.metadata, "headrace": provenance}, ensure_ascii=False).encode()
 
 
+def _planned_bytes(row: Recording, audio: AudioFormat, segment: Segment) -> int:
+    """The size that is planned for the audio of a row in one file. Chosen channels are never the recording's bytes."""
+    if not row.channels:
+        return planned_bytes(row.info, audio, segment, row.num_bytes)
+    chosen = replace(row.info, num_channels=len(row.channels), container="")
+    return planned_bytes(chosen, audio, segment, row.num_bytes)
+
+
 def _origin(file: FieldFile, encoded: EncodedSegment) -> dict[str, Any]:
     """The origin of a named audio field."""
     return {"source": file.path, **named_digest(file.sha256), "num_channels": encoded.num_channels}
 
 
-def _begin(recording: Recording, segment: Segment) -> dict[str, int]:
-    """Start of a sample: a segment at the shard's rate, a span at the recording's own rate."""
+def _begin(recording: Recording, segment: Segment) -> dict[str, Any]:
+    """Start of a sample: a segment at the shard's rate, a span at the recording's own rate, with its channels."""
     if not recording.is_span:
         return {"start_frame": segment.start_frame}
     return {
         "start_frame": recording.span.start_frame,
         "stop_frame": recording.span.stop_frame,
         "source_sample_rate": recording.info.sample_rate_hz,
+        **({"channels": list(recording.channels)} if recording.channels else {}),
     }
 
 

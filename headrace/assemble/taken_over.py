@@ -57,7 +57,7 @@ def _field_digest(key: str, recording: Recording, segment: Segment, audio: Audio
         audio.output_channels(info),
         audio.opus_bitrate if is_opus else [audio.output_bits(info), audio.compression_level],
         recording.sha256,
-        [recording.span.start_frame, recording.span.stop_frame] if recording.is_span else [],
+        [recording.span.start_frame, recording.span.stop_frame, *recording.channels] if recording.is_span else [],
         segment.start_frame,
         segment.num_frames,
         key if is_opus else "",

@@ -204,10 +204,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Frames `start_frame` to `stop_frame` of a recording, counted at the *recording's own* sample rate."""
+    """Frames `start_frame` to `stop_frame` of a recording, counted at the *recording's own* sample rate.
+
+    `channels` are numbers of channels, from 0, in the order that they get; empty for all.
+    """
 
     start_frame: int
     stop_frame: int
+    channels: tuple[int, ...] = ()
 
     @property
     def num_frames(self) -> int:

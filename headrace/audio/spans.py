@@ -1,6 +1,7 @@
 """Encodes spans of a recording. A span is cut at the recording's own rate, then converted.
 
-A span's bytes are those of a recording that has only its frames: neither the frames around it nor other spans matter.
+A span's bytes are those of a recording that has only its frames and channels: neither the frames around it, nor other
+channels or spans matter.
 Spans of one recording may overlap, and be in any order. Memory does not depend on the recording's length.
 
                  a seek is exact (PCM, FLAC)     a seek is not exact (MP3, Vorbis, Opus)
@@ -12,8 +13,8 @@ Spans of one recording may overlap, and be in any order. Memory does not depend 
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -60,27 +61,46 @@ def decode_spans(
 
     Yields the number of each span and a function that encodes its frames, which may be called once, on any thread, at
     any time. Spans come in the order in which they end within a group of overlapping spans.
-    Each frame is decoded at most once, and, if a seek is exact, only if a span contains it. If decoding fails, the
-    spans that were decoded are valid; if a seek is exact, each other span of the group is then decoded alone.
+    Each frame is decoded at most once (twice if the channels of some spans are mixed), and, if a seek is exact, only if
+    a span contains it. If decoding fails, the spans that were decoded are valid; if a seek is exact, each other span
+    of the group is then decoded alone.
 
     Args:
         file: the recording, seekable. The caller must not read it meanwhile. Its position is restored.
         info: result of `probe` for this recording.
         wanted: format in the shard; `segment_seconds` has no effect.
-        spans: not empty, and within the recording.
+        spans: not empty, and within the recording, like their channels.
         block_samples: number of samples (frames times channels) to decode at a time.
 
     Raises:
         BuildError: the encoder or the disk failed.
     """
-    try:
-        job = Conversion(info, form_of(info, wanted))
-    except AudioError as error:
-        yield from ((number, partial(_same, error)) for number in range(len(spans)))
-        return
+    jobs: dict[int, Conversion] = {}
+    for number, span in enumerate(spans):
+        try:
+            jobs[number] = _job_of(span, info, wanted)
+        except AudioError as error:
+            yield number, partial(_same, error)
     file = behind_tag(file)
     block_frames = max(1, block_samples // info.num_channels)
-    groups = deque(_overlapping(spans) if info.has_exact_seek else [_by_start(spans)])
+    # Spans whose channels are mixed are decoded to another dtype than others.
+    for dtype in dict.fromkeys(job.reading_dtype for job in jobs.values()):
+        of_dtype = {number: job for number, job in jobs.items() if job.reading_dtype == dtype}
+        yield from _decode_spans(file, info, spans, of_dtype, block_frames)
+
+
+def _job_of(span: Span, info: AudioInfo, wanted: AudioFormat) -> Conversion:
+    """The conversion of a span's channels. Raises `AudioError`: `unsupported`."""
+    chosen = replace(info, num_channels=len(span.channels)) if span.channels else info
+    return Conversion(chosen, form_of(chosen, wanted))
+
+
+def _decode_spans(
+    file: BinaryIO, info: AudioInfo, spans: Sequence[Span], jobs: Mapping[int, Conversion], block_frames: int
+) -> Iterator[tuple[int, Callable[[], Encoded]]]:
+    """`decode_spans` for the spans that have a job; all jobs read one dtype."""
+    dtype = next(iter(jobs.values())).reading_dtype
+    groups = deque(_overlapping(spans, jobs) if info.has_exact_seek else [_by_start(spans, jobs)])
     while groups:  # again after an error: a decoder may be unusable then
         group, done = groups[0], set[int]()
         try:
@@ -91,10 +111,8 @@ def decode_spans(
                     start = spans[group[0]].start_frame if info.has_exact_seek else 0
                     if start != position:
                         sound.seek(start)
-                    reader = FrameReader(
-                        sound, info, dtype=job.reading_dtype, block_frames=block_frames, position=start
-                    )
-                    for number, encode in _read_forward(reader, start, job, spans, group):
+                    reader = FrameReader(sound, info, dtype=dtype, block_frames=block_frames, position=start)
+                    for number, encode in _read_forward(reader, start, jobs, spans, group):
                         done.add(number)
                         yield number, encode
                     position = max(spans[number].stop_frame for number in group)
@@ -112,11 +130,11 @@ def _same(result: Encoded) -> Encoded:
     return result
 
 
-def _overlapping(spans: Sequence[Span]) -> Iterator[list[int]]:
-    """Numbers of the spans in groups that overlap or touch, in the order in which they begin."""
+def _overlapping(spans: Sequence[Span], wanted: Iterable[int]) -> Iterator[list[int]]:
+    """Numbers of the wanted spans in groups that overlap or touch, in the order in which they begin."""
     group: list[int] = []
     reached = 0
-    for number in _by_start(spans):
+    for number in _by_start(spans, wanted):
         if group and spans[number].start_frame > reached:
             yield group
             group, reached = [], 0
@@ -127,12 +145,13 @@ def _overlapping(spans: Sequence[Span]) -> Iterator[list[int]]:
 
 
 def _read_forward(
-    reader: FrameReader, start: int, job: Conversion, spans: Sequence[Span], group: Sequence[int]
+    reader: FrameReader, start: int, jobs: Mapping[int, Conversion], spans: Sequence[Span], group: Sequence[int]
 ) -> Iterator[tuple[int, Callable[[], Encoded]]]:
     """Decode spans from frames that are read once, from a frame on. Yields each when its last frame has been read."""
     if len(group) == 1 and spans[group[0]].start_frame == start:  # needs no frames in memory
-        whole = _encoded(job, spans[group[0]], reader.blocks(start, spans[group[0]].stop_frame))
-        yield group[0], partial(_same, whole)
+        span = spans[group[0]]
+        blocks = (_chosen(block, span) for block in reader.blocks(start, span.stop_frame))
+        yield group[0], partial(_same, _encoded(jobs[group[0]], span, blocks))
         return
     waiting = deque(group)
     begun: list[_BegunSpan] = []
@@ -146,13 +165,18 @@ def _read_forward(
         position = stop
         for one in [one for one in begun if one.span.stop_frame <= stop]:
             begun.remove(one)
-            yield one.number, partial(_encoded, job, one.span, one.blocks(reader.block_frames))
+            yield one.number, partial(_encoded, jobs[one.number], one.span, one.blocks(reader.block_frames))
         _hold_less(begun)
 
 
-def _by_start(spans: Sequence[Span]) -> list[int]:
-    """Numbers of the spans in the order in which they begin."""
-    return sorted(range(len(spans)), key=spans.__getitem__)
+def _chosen(block: Samples, span: Span) -> Samples:
+    """The channels of a block that a span has."""
+    return np.ascontiguousarray(block[:, span.channels]) if span.channels else block
+
+
+def _by_start(spans: Sequence[Span], wanted: Iterable[int]) -> list[int]:
+    """Numbers of the wanted spans in the order in which they begin."""
+    return sorted(wanted, key=spans.__getitem__)
 
 
 def _encoded(job: Conversion, span: Span, blocks: Iterator[Samples]) -> EncodedSegment:
@@ -181,7 +205,7 @@ class _BegunSpan:
     def add(self, block: Samples, position: int) -> None:
         """Add those frames of a block that are in the span. `position` is the frame at which the block begins."""
         start, stop = max(0, self.span.start_frame - position), self.span.stop_frame - position
-        self._held.append(block[start:stop].copy())
+        self._held.append(_chosen(block[start:stop], self.span).copy())
 
     def spill(self) -> None:
         """Move the frames from memory to the file."""

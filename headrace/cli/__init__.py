@@ -1,7 +1,7 @@
 """The command `headrace`, which inspects, verifies, indexes, exports, cleans and simulates data sets without Dagster.
 
 This module parses arguments and sets exit codes; expected errors are printed without a traceback. `commands` calls the
-library, and `tables` prints the results.
+library, `tables` prints the results, and `extensions` runs the commands of installed packages.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from headrace.audio_names import check_audio_field
+from headrace.cli import extensions
 from headrace.cli.printable import printable
 from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
@@ -46,11 +47,13 @@ atomically. sizes.json is written last and only if every tar is valid, and keeps
 are cut off or not WebDatasets are listed, and the exit code is then 1.
 """,
     "export": """\
-Export one snapshot as the plain WebDataset that other tools expect: train_000000.tar, train_000001.tar, …, one
-sizes.json, and indexes. On one local disk the tars are hard links, which take no space; otherwise copies. SOURCE is a
-shard folder, or an output, which means its audio. TARGET is an empty folder or an earlier export, which is updated: its
-hidden .headrace-export.json lists the tars that may be replaced or removed. A folder with other files, or with tars
-that no export wrote, is rejected. Never write into the exported tars: they may be the same files as the data set's.
+Export one snapshot in a form that other tools read (docs/exports.md): webdataset (train_000000.tar …, sizes.json and
+indexes), parquet (Hugging Face), nemo (tarred), lhotse (Shar), energon, dali, croissant, or a form that an installed
+package adds. Whole shards are hard links on one local disk, which take no space, and copies otherwise. --view exports
+the samples of a view, --columns and --latents join sets of the output. TARGET is an empty folder or an earlier export,
+which is updated: its hidden .headrace-export.json lists the files that may be replaced or removed. A folder with other
+files is rejected. In a local TARGET nothing is visible until all is written. Never write into exported tars: they may
+be the same files as the data set's.
 """,
     "columns": """\
 Export a set of columns as one Parquet file: key, split and shard of each sample, and its columns. OUTPUT is the output
@@ -93,19 +96,23 @@ class _ShowVersion(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns the exit code."""
-    options = parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    name = given[0] if given else ""
     try:
+        if name not in DESCRIPTIONS and (point := extensions.commands().get(name)) is not None:
+            return extensions.run(point, given[1:])
+        options = parser().parse_args(given)
         from headrace.cli import commands  # noqa: PLC0415 - so that --help starts at once
 
         return commands.COMMANDS[options.command](options)
     except HeadraceError as error:
-        print(f"headrace {options.command}: {printable(error)}", file=sys.stderr)
+        print(f"headrace {name}: {printable(error)}", file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader of the output has ended: `headrace inspect … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        print(f"headrace {options.command}: interrupted", file=sys.stderr)
+        print(f"headrace {name}: interrupted", file=sys.stderr)
         return 130
 
 
@@ -157,12 +164,7 @@ def parser() -> argparse.ArgumentParser:
         "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
     )
 
-    export = _command(commands, "export", "export a snapshot as plain train_000000.tar …")
-    export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
-    export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
-    _json(export)
-    export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
-    export.add_argument("--split", help="only this split")
+    _export(_command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …"))
 
     columns = _command(commands, "columns", "export a set of columns as Parquet")
     columns.add_argument("path", metavar="OUTPUT", help="a data set's output: the folder with columns/ in it")
@@ -189,6 +191,9 @@ def parser() -> argparse.ArgumentParser:
     _path(simulate)
     _json(simulate)
     _job(simulate)
+    for name, point in extensions.commands().items():
+        if name not in DESCRIPTIONS:
+            commands.add_parser(name, help=extensions.summary(point), add_help=False)
     return top
 
 
@@ -235,6 +240,30 @@ def _audio_fields(text: str) -> tuple[str, ...]:
         return tuple(map(check_audio_field, text.split(",")))
     except HeadraceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _export(export: argparse.ArgumentParser) -> None:
+    """The arguments of `export`."""
+    export.add_argument("path", metavar="SOURCE", help="an output, or one of its shard folders")
+    export.add_argument("target", metavar="TARGET", help="an empty folder, or an earlier export")
+    _json(export)
+    export.add_argument("--snapshot", type=_count(1), metavar="N", help="number of the snapshot (default: the newest)")
+    export.add_argument("--split", help="only this split")
+    export.add_argument("--to", default="webdataset", metavar="FORM", help="the form (default: webdataset)")
+    export.add_argument("--view", metavar="NAME", help="only the samples of this view, as often as it takes them")
+    export.add_argument(
+        "--columns", type=_names, default=(), metavar="SETS", help="sets of columns to join, separated by commas"
+    )
+    export.add_argument(
+        "--latents", type=_names, default=(), metavar="SETS", help="sets of latents to join, separated by commas"
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected names, separated by commas")
+    return names
 
 
 def _rule(text: str) -> KeyAt:

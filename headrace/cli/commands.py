@@ -16,11 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headrace.cli.as_json import facts_content, plain, print_json
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
 from headrace.errors import BuildError, ConfigError
+from headrace.exports.exporting import export_snapshot
+from headrace.exports.selected import Selection
 from headrace.locate import locate
 from headrace.stores.storage import LocalStorage, Storage, StoredObject, open_storage
 from headrace.upkeep.activity import signs_of_builds
 from headrace.upkeep.columns_export import export_columns
-from headrace.upkeep.export import export_snapshot
 from headrace.upkeep.gc import MIN_AGE_SECONDS, Garbage, collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.upkeep.inspection import inspect
 from headrace.upkeep.takedown import find_samples
@@ -59,7 +60,7 @@ def run_verify(options: argparse.Namespace) -> int:
             verdict = verify_rounds(target, rounds, checks, time.time, lambda _: advance())
     if options.json:
         coverage = {part.storage.uri: part.coverage() for part in rounds}
-        print_json({"faults": verdict.faults, **_numbers_of(verdict), "coverage": coverage})
+        print_json({"faults": verdict.faults, **_numbers_of(verdict), "looked_at": target.seen, "coverage": coverage})
         return 1 if verdict.faults else 0
     if verdict.faults:
         faults = [(fault.where, fault.what) for fault in verdict.faults[:_SHOWN_FAULTS]]
@@ -67,6 +68,8 @@ def run_verify(options: argparse.Namespace) -> int:
         console.print(grid(f"{len(verdict.faults)} faults{more}", ("where", "what is wrong"), faults))
     read = f"{verdict.num_shards} shards, {verdict.num_samples} samples, {bytes_text(verdict.num_bytes)} read"
     console.print(f"{read}, {verdict.num_decoded} samples decoded: {_judgement(len(verdict.faults))}", highlight=False)
+    if target.seen:
+        console.print(f"looked at: {', '.join(target.seen)}", highlight=False, soft_wrap=True)
     for what in target.unseen[:_SHOWN_FAULTS]:
         console.print(f"not looked at: {what}", highlight=False, soft_wrap=True)
     for part in rounds:
@@ -104,28 +107,16 @@ def run_export(options: argparse.Namespace) -> int:
     """`headrace export`."""
     folder = locate(options.path).one_folder("headrace export").storage
     target = open_storage(options.target)
+    selection = Selection(options.snapshot, options.split, options.view, options.columns, options.latents)
     with _progress("exporting", None) as advance:
-        done = export_snapshot(
-            folder, target, number=options.snapshot, split=options.split, progress=lambda _: advance()
-        )
-    num_copied = len(done.shards) - done.num_linked
-    samples = sum(shard.num_samples for shard in done.shards)
+        done = export_snapshot(folder, target, options.to, selection, advance)
+    num_copied = done.num_shards - done.num_linked
     if options.json:
-        print_json(
-            {
-                "snapshot": done.snapshot,
-                "target": target.uri,
-                "num_shards": len(done.shards),
-                "num_samples": samples,
-                "num_linked": done.num_linked,
-                "num_copied": num_copied,
-                "num_removed": done.num_removed,
-            }
-        )
+        print_json({**plain(done), "target": target.uri, "num_copied": num_copied})
         return 0
     removed = f", {done.num_removed} of an earlier export removed" if done.num_removed else ""
     plain_console().print(
-        f"snapshot {done.snapshot}: {len(done.shards)} shards, {samples} samples → {target.uri} "
+        f"snapshot {done.snapshot}: {done.num_shards} shards, {done.num_samples} samples → {target.uri} as {done.to} "
         f"({done.num_linked} hard links, {num_copied} copies{removed})",
         highlight=False,
         markup=False,

@@ -1,5 +1,6 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
+import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
@@ -8,8 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 
 from headrace.audio_names import check_audio_field
 from headrace.config.error_lines import error_line
-from headrace.config.section import Section, Uri, checked_object
+from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import TableConfig, TableFile, checked_table
+from headrace.path_patterns import path_pattern
+from headrace.path_templates import checked_path_columns, columns_of
 from headrace.source_kinds import FILES, SourceKind, source_kind
 
 
@@ -60,21 +63,41 @@ class JsonContent(StrEnum):
     """The provenance only: a change of the metadata writes no tar again."""
 
 
-_OF_FILES = ("digests", "follow_links", "ignore", "sidecars")
+_OF_FILES = ("digests", "follow_links", "ignore", "path_columns", "sidecars")
 """Keys that are about the files of a folder or bucket."""
 
 _ColumnName = Annotated[str, Field(min_length=1)]
+
+
+def _listed(value: object) -> object:
+    if isinstance(value, str) and value:
+        return (checked_uri(value),)
+    if value is not None and not (isinstance(value, list | tuple) and value):
+        raise ValueError("expected the path, the URL or a glob pattern of a table, or a list of these")
+    return value
+
+
+def _checked_pattern(pattern: str) -> str:
+    try:
+        path_pattern(pattern)
+    except re.error as error:
+        raise ValueError(f"not a glob pattern: {error}") from error
+    if not pattern or pattern.startswith(("/", "./")):
+        raise ValueError("expected a pattern of names, such as *.txt, or of paths relative to uri, such as raw/**")
+    return pattern
 
 
 class ColumnsConfig(Section):
     """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
 
     Attributes:
-        path: path of the recording; `path` if the key is not given.
+        path: path of the recording; `path` if the key is not given. With braces a template over the row
+            (`headrace.path_templates`).
         start: begin of the span, seconds; a column `start`, if the table has one.
         end: end of the span, seconds; a column `end`, if the table has one and `duration` is not given.
         duration: length of the span, seconds; a column `duration`, if the table has one and `end` is not given.
         key: key of the sample. Without it, keys are made from paths.
+        channel: channels of the recording that become the sample; null: all.
     """
 
     path: _ColumnName = "path"
@@ -82,6 +105,7 @@ class ColumnsConfig(Section):
     end: _ColumnName | None = None
     duration: _ColumnName | None = None
     key: _ColumnName | None = None
+    channel: _ColumnName | None = None
 
 
 class SourceConfig(Section):
@@ -89,7 +113,8 @@ class SourceConfig(Section):
 
     Attributes:
         uri: folder or bucket prefix of the recordings.
-        metadata: CSV, TSV, JSONL or Parquet file with a column `path`, joined to the recordings.
+        metadata: paths, URLs and glob patterns of CSV, TSV, JSON, JSONL or Parquet files, which are one table with a
+            column `path`, joined to the recordings; in the YAML also one path.
         table: how the file of the metadata is read.
         where: a condition on the columns of the metadata, in SQL: rows that do not fulfil it are left out.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
@@ -102,13 +127,16 @@ class SourceConfig(Section):
         settle_seconds: a file that changed more recently is left for the next scan.
         min_seconds: shorter recordings are rejected.
         json_content: what the JSON in the tars holds; in the YAML `json`.
+        path_columns: template of the paths of recordings, whose names become columns of text.
+        ignore: glob patterns of files that are no recordings; one without `/` is about names.
+        follow_links: whether symbolic links may lead out of `uri`.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
         kind: what the source is (`headrace.source_kinds`).
         options: settings of this kind.
     """
 
     uri: Uri
-    metadata: Uri | None = None
+    metadata: Annotated[tuple[Uri, ...] | None, BeforeValidator(_listed)] = None
     table: TableConfig = TableConfig()
     where: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
     samples: SampleKind = SampleKind.FILES
@@ -122,6 +150,9 @@ class SourceConfig(Section):
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")
+    path_columns: Annotated[str, AfterValidator(checked_path_columns)] | None = None
+    ignore: tuple[Annotated[str, AfterValidator(_checked_pattern)], ...] = ()
+    follow_links: bool = False
     kind: Annotated[str, Field(min_length=1)] = FILES
     options: dict[str, Any] = Field(default_factory=dict)
 
@@ -184,7 +215,7 @@ class SourceConfig(Section):
             return self._checked_fields()
         if self.fields:
             raise ValueError("fields needs samples: rows: each row has the paths of the files of a sample")
-        spans = [role for role in ("start", "end", "duration") if getattr(self.columns, role) is not None]
+        spans = [role for role in ("start", "end", "duration", "channel") if getattr(self.columns, role) is not None]
         if spans:
             raise ValueError(f"columns.{spans[0]} needs samples: rows; with samples: files a recording is not cut")
         if self.metadata is None and self.columns != ColumnsConfig():
@@ -195,6 +226,8 @@ class SourceConfig(Section):
     def _checked_fields(self) -> Self:
         """Check `fields`. Raises `ValueError` if `columns.path` is not the column of the first field."""
         first = next(iter(self.fields.values()), None)
+        if self.fields and self.columns.channel is not None:
+            raise ValueError("columns.channel and fields: a sample has chosen channels or several files, not both")
         if first is not None and "path" in self.columns.model_fields_set and self.columns.path != first:
             raise ValueError(f"columns.path: expected {first!r}, the column of the first of fields, or no such key")
         return self
@@ -206,9 +239,10 @@ class SourceConfig(Section):
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns whose values are text, even if they look like numbers: paths and keys."""
+        """Columns whose values are text, even if they look like numbers: paths, parts of paths, and keys."""
         key = self.columns.key
-        return (self.path_column, *self.fields.values(), *([] if key is None else [key]))
+        paths = (self.path_column, *self.fields.values())
+        return (*(name for path in paths for name in columns_of(path)), *([] if key is None else [key]))
 
 
 def _checked_options(name: str, kind: SourceKind, options: object) -> object:

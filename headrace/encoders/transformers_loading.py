@@ -117,7 +117,7 @@ def _as_hubert(described: dict[str, Any]) -> Any:  # noqa: ANN401
 def _described(folder: Path) -> dict[str, Any]:
     try:
         described = json.loads((folder / "config.json").read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise IntegrityError(f"{folder}/config.json: not valid JSON ({error}); download the model again") from error
     return described if isinstance(described, dict) else {}
 

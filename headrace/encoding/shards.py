@@ -44,6 +44,7 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.shards.writer import ShardWriter
 from headrace.format.tensors.pth import saved_latents
+from headrace.format.typed_json import sample_json
 from headrace.ordered import Backlog, TaskThreads, map_in_order
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
@@ -217,7 +218,7 @@ class ShardEncoding:
         refused: list[ManifestRejection] = []
         with ShardWriter(self.route.storage, plan.place) as writer:
             for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
-                content = json.loads(text)
+                content = sample_json(text, plan.audio_shard, clip.key)
                 if isinstance(hidden, NoLatents):
                     path = str(content.get("headrace", {}).get("source", ""))
                     refused.append(ManifestRejection(path, hidden.code, hidden.reason, clip.key))

@@ -49,15 +49,22 @@ def slug_keys(keys: pl.Series) -> pl.Series:
     return keys.replace(odd, _slugs(odd).replace("", "key") + "-" + _digests(odd))
 
 
-def span_keys(recordings: pl.Series, starts: pl.Series, stops: pl.Series) -> pl.Series:
-    """The derived key of spans, from the keys of their recordings and their frames at the recordings' own rates.
+def span_keys(recordings: pl.Series, starts: pl.Series, stops: pl.Series, channels: pl.Series) -> pl.Series:
+    """The derived key of spans, from the keys of their recordings, their channels, and their frames.
 
     A key of a recording that leaves too little room is cut from the left, so that its digits stay.
 
-    >>> span_keys(*(pl.Series(values) for values in (["dawn-eb520e8dc8c1"], [0], [16_000]))).to_list()
-    ['dawn-eb520e8dc8c1-f0-16000']
+    Args:
+        recordings: keys of the recordings.
+        starts: first frames, at the recordings' own rates.
+        stops: frames after the last ones.
+        channels: text such as `1` or `0-1`; null for all channels.
+
+    >>> values = ["dawn-eb520e8dc8c1"] * 2, [0, 0], [16_000, 500], pl.Series([None, "1"], dtype=pl.String)
+    >>> span_keys(*map(pl.Series, values)).to_list()
+    ['dawn-eb520e8dc8c1-f0-16000', 'dawn-eb520e8dc8c1-c1-f0-500']
     """
-    ends = "-f" + starts.cast(pl.String) + "-" + stops.cast(pl.String)
+    ends = ("-c" + channels).fill_null("") + "-f" + starts.cast(pl.String) + "-" + stops.cast(pl.String)
     keys = pl.DataFrame({"recording": recordings, "end": ends})
     room = MAX_KEY_LENGTH - pl.col("end").str.len_chars().cast(pl.Int64)
     cut = pl.col("recording").str.tail(room) + pl.col("end")

@@ -6,7 +6,9 @@ It does not import polars (`keys` does), which a run that builds shards does not
 import re
 
 _SEGMENT = re.compile(r"-s\d{6,}$")
-_SPAN = re.compile(r"-f\d+-\d+$")
+SPAN_END = r"(-c[0-9]{1,3}(-[0-9]{1,3})*)?-f[0-9]+-[0-9]+$"
+"""End of the key of a span: the channels, if some were chosen, and the frames."""
+_SPAN = re.compile(SPAN_END)
 
 
 def segment_key(recording: str, index: int) -> str:
@@ -19,10 +21,12 @@ def segment_key(recording: str, index: int) -> str:
 
 
 def span_recording(key: str) -> str:
-    """Key of the recording of a span, if the span's key was made from its frames; otherwise empty.
+    """Key of the recording of a span, if the span's key was made from its channels and frames; otherwise empty.
 
     >>> span_recording("dawn-eb520e8dc8c1-f0-16000"), span_recording("dawn")
     ('dawn-eb520e8dc8c1', '')
+    >>> span_recording("dawn-eb520e8dc8c1-c0-1-f0-16000")
+    'dawn-eb520e8dc8c1'
     """
     found = _SPAN.search(key)
     return key[: found.start()] if found else ""

@@ -12,6 +12,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from headrace.errors import FormatError
+
 T = TypeVar("T")
 
 COUNTS = range(1 << 63)
@@ -21,12 +23,33 @@ _SHOWN = 60
 _Reader = Callable[[Any], Any]
 
 
-def json_value(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON
-    """The value of a JSON text. Raises `ValueError` if it is not valid, or nested too deeply for Python's parser."""
+def json_value(text: str | bytes, **hooks: Callable[..., Any] | None) -> Any:  # noqa: ANN401 - any JSON
+    """The value of a JSON text. Raises `ValueError` if it is not valid, or nested too deeply for Python's parser.
+
+    Args:
+        text: the JSON.
+        hooks: `object_pairs_hook` and the like, see `json.loads`.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, **cast("Any", hooks))
     except RecursionError as error:
         raise ValueError("brackets are nested too deeply") from error
+
+
+def sample_json(text: bytes, shard: str, key: str) -> dict[str, Any]:
+    """The JSON of a sample of a shard that Headrace wrote.
+
+    Raises:
+        FormatError: it is not a JSON object, or its `headrace` is not one.
+    """
+    try:
+        found = _object(json_value(text))
+        _object(found.get("headrace", {}))
+    except ValueError as error:
+        raise FormatError(
+            f"{shard}: sample {key!r}: its .json is not valid ({error}); build the shard again"
+        ) from error
+    return found
 
 
 def typed(kind: type[T], content: object) -> T:

@@ -7,11 +7,12 @@ and snapshots are read, never a tar.
 from dataclasses import dataclass
 
 from headrace.arguments import path
-from headrace.errors import ConfigError, NoShardsError
+from headrace.errors import NoShardsError
 from headrace.locate.names import expanded, is_pattern
 from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
-from headrace.locate.tars import PlainTars, is_bucket_folder, tars_of_folder, tars_of_pattern
+from headrace.locate.tars import PlainTars, is_bucket_folder, tar_of_signed_url, tars_of_folder, tars_of_pattern
+from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.storage import Storage, Transfer, open_storage
 
 
@@ -87,16 +88,14 @@ def locate(
         NotFoundError: a tar, a `sizes.json` or the snapshot of tars is not there.
         NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
         ConfigError: the URL is not valid, no tar belongs to the split, a snapshot is wanted of tars without snapshots,
-            or a folder is on a web server that lists nothing.
+            a folder is on a web server that lists nothing, or a URL with a query names anything but a tar.
         FormatError: the `sizes.json` is not valid.
     """
     name = expanded(path("path", named))
-    if name.startswith(("http://", "https://")) and "?" in name:
-        raise ConfigError(
-            f"{name.partition('?')[0]}?…: a URL with a query, as a signed one, is read by headrace.webdataset_loader "
-            "alone: use that, or name the bucket (s3://…) with credentials in the environment, or copy the tars"
-        )
-    if is_pattern(name) and not is_bucket_folder(name, transfer):
+    if is_signed(name):
+        tars = tar_of_signed_url(name, split, transfer)
+        found = Location(unsigned(name), tars.storage, tars=tars)
+    elif is_pattern(name) and not is_bucket_folder(name, transfer):
         tars = tars_of_pattern(name, split, transfer, snapshot)
         if not tars.names:
             raise no_shards(name, tars.storage)

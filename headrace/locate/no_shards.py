@@ -4,6 +4,7 @@ Every loader and command raises these, so that one mistake is one error. A folde
 which file names belong to which other library is known by `headrace.format.other_formats`.
 """
 
+import contextlib
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from headrace.format.tars.tar_names import TAR_SUFFIXES
 from headrace.locate.listing import has_snapshots, is_web, way_out
 from headrace.locate.names import is_pattern
 from headrace.stores.regular_files import oddity
-from headrace.stores.storage import LocalStorage, Storage
+from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
 
 _LISTED = 1000  # names that show what a folder is
 _HEAD_BYTES = 4096
@@ -56,12 +57,17 @@ def no_snapshots(named: str, wanted: str, folder: Storage | None = None) -> Conf
     )
 
 
-def meant_latents(storage: Storage, audio: Storage) -> str:
-    """The end of an error for a missing folder of latents: a folder of that name among the latents of the audio."""
-    if not isinstance(storage, LocalStorage) or not isinstance(audio, LocalStorage):
-        return ""
-    meant = audio.root.parent / "latents" / storage.root.name
-    return f"; did you mean {meant}?" if meant.is_dir() else ""
+def parts_beside(place: str, transfer: Transfer | None) -> str:
+    """The end of an error for a part of an output that is not there, such as a view: the parts that there are.
+
+    Args:
+        place: where it would be: `OUTPUT/views/NAME`.
+        transfer: time limits of the store.
+    """
+    family, parts = place.rstrip("/").rpartition("/")[0], set()
+    with contextlib.suppress(StorageError):  # a web server lists nothing
+        parts = {entry.path.partition("/")[0] for entry in open_storage(family, transfer).list() if "/" in entry.path}
+    return f"; there are {', '.join(sorted(parts))}" if parts else f"; {family} is empty: build it first"
 
 
 def no_samples(first: str, num_shards: int) -> FormatError:

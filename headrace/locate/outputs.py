@@ -8,6 +8,7 @@ from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.listing import listed_snapshots
+from headrace.locate.names import is_folder_name
 from headrace.stores.storage import Storage
 
 AUDIO = "audio"
@@ -48,6 +49,11 @@ def output_of(named: str, folder: ShardFolder) -> str:
         return named.rstrip("/")
     parent = named.rstrip("/").rpartition("/")[0]
     return parent.rpartition("/")[0] if parent.rpartition("/")[2] in _FAMILIES else parent
+
+
+def place_of(output: str, family: str, name: str) -> str:
+    """The place of a part of an output: `OUTPUT/columns/captions` for a name, and a folder as it is."""
+    return name if is_folder_name(name) else f"{output}/{family}/{name}"
 
 
 def meant_folder(storage: Storage) -> ShardFolder | None:

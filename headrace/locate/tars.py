@@ -28,10 +28,11 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listing
 from headrace.locate.names import SPECIAL, expand_braces, split_pattern
+from headrace.signed_urls import unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
-from headrace.stores.storage import LocalStorage, Storage, Transfer, open_storage
+from headrace.stores.storage import LocalStorage, ObjectStorage, Storage, Transfer, open_storage
 
 _LONGEST_NAME_BYTES = 255  # of a local file
 _BUCKETS = ("s3://", "gs://", "az://", "abfs://")
@@ -104,6 +105,23 @@ def tars_of_pattern(
     _warn_of_texts(storage, _texts_of(storage, names[:1]))
     there, number = _in_snapshots(storage, list(dict.fromkeys(names)), snapshot)
     return PlainTars(storage, _checked(storage, _of_split(there, split), odd), None, number)
+
+
+def tar_of_signed_url(url: str, split: str | None, transfer: Transfer | None = None) -> PlainTars:
+    """The tar that a URL with a query names. Its folder holds nothing else: a signature is of one file.
+
+    Raises:
+        ConfigError: it is no tar, or does not belong to the split.
+    """
+    name = unsigned(url)
+    if not is_tar(name):
+        raise ConfigError(
+            f"{name}?…: a URL with a query, as a signed one, names one file, and this one is no tar: pass the URL of a "
+            "tar, several as streams=[Stream(remote=…), …], or name the bucket (s3://…) with credentials in the "
+            "environment; headrace.webdataset_loader reads a URL of any name"
+        )
+    storage = ObjectStorage.of_signed(url, transfer)
+    return PlainTars(storage, tuple(_of_split([name.rpartition("/")[2]], split)))
 
 
 def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tuple[dict[str, int], int | None]:

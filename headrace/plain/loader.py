@@ -25,8 +25,8 @@ from headrace.streaming.batches.batch import Sample, collate
 from headrace.streaming.concurrency.fork_server import TodaysEnvironment, prepare_fork_server
 from headrace.streaming.concurrency.forks import kept_home
 from headrace.streaming.distributed import current_world
+from headrace.streaming.selection import key_rule
 from headrace.streaming.settings import OnMissingLatents
-from headrace.streaming.stream import key_rule
 from headrace.streaming.world import World
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from headrace.config.source import Digests
 from headrace.errors import FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
 from headrace.machine import anonymous_file
+from headrace.path_patterns import ignoring
 from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
 from headrace.sources.listing import FileStamp, Listing, tabled_ns
 from headrace.sources.object_file import ObjectFile
@@ -37,11 +38,13 @@ class BucketSource:
         storage: the prefix.
         exclude: paths below the prefix of files and folders that are not recordings.
         digests: where the digests of recordings come from.
+        ignore: glob patterns of other objects that are not recordings.
     """
 
     storage: ObjectStorage
     exclude: tuple[str, ...] = ()
     digests: Digests = Digests.READ
+    ignore: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
@@ -94,7 +97,8 @@ class BucketSource:
 
     def _is_recording(self, path: str) -> bool:
         is_hidden = path.startswith(".") or "/." in path
-        return not is_hidden and not any(path == aside or path.startswith(f"{aside}/") for aside in self.exclude)
+        is_aside = any(path == aside or path.startswith(f"{aside}/") for aside in self.exclude)
+        return not (is_hidden or is_aside or ignoring(self.ignore)(path))
 
 
 def stamp_of(entry: StoredObject) -> FileStamp:

@@ -3,13 +3,14 @@
 Listed are:
 
 - each file whose name, and whose folders' names, do not begin with a dot;
-- a symbolic link to a file inside the root, as a file under the link's own path;
-- a symbolic link to a folder inside the root: its files under the link's path, unless another path already reaches
+- a symbolic link to a file inside the root (with `follow_links` to any file), as a file under the link's own path;
+- a symbolic link to a folder likewise: its files under the link's path, unless another path already reaches
   them. So no file is listed twice, and a loop of links ends;
 - an entry that cannot be used, with a code and a reason: a link that leaves the root or is broken, a name that is not
   UTF-8, a pipe, a folder without read permission.
 
-An opened file is checked again, so that nothing outside the root is read. No audio is looked at here.
+An opened file is checked again, so that without `follow_links` nothing outside the root is read. No audio is looked at
+here.
 """
 
 import errno
@@ -23,6 +24,7 @@ from typing import BinaryIO
 
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.rejects import RejectReason
+from headrace.path_patterns import ignoring
 from headrace.sources.content_digests import DigestedFile, read_digest
 from headrace.sources.listing import NO_CTIME, FileStamp, Listing
 from headrace.stores.file_urls import is_file_url, path_of_file_url
@@ -32,12 +34,20 @@ _CHUNK_ENTRIES = 1000
 _NOT_REGULAR = "not a regular file but a pipe, socket or device"
 
 
-def open_folder(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = ()) -> "FolderSource":
+def open_folder(
+    uri: str | os.PathLike[str],
+    *,
+    exclude: Sequence[str | os.PathLike[str]] = (),
+    ignore: Sequence[str] = (),
+    follow_links: bool = False,
+) -> "FolderSource":
     """Open a folder of this machine as a source.
 
     Args:
         uri: the root folder, or its `file://` URL.
         exclude: files and folders below the root that are not recordings: the metadata table, the output.
+        ignore: glob patterns of files that are not recordings.
+        follow_links: whether symbolic links may lead out of the root.
 
     Raises:
         ConfigError: the root is not a folder, or the root is excluded.
@@ -51,7 +61,7 @@ def open_folder(uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathL
         raise ConfigError(
             f"source.uri {text}: output.uri is the same folder; give the output a folder of its own, inside or outside"
         )
-    return FolderSource(root, tuple(Path(path) for path in exclude))
+    return FolderSource(root, tuple(Path(path) for path in exclude), tuple(ignore), follow_links)
 
 
 def _why_no_folder(root: Path) -> str:
@@ -69,6 +79,8 @@ class FolderSource:
 
     root: Path
     exclude: tuple[Path, ...] = ()
+    ignore: tuple[str, ...] = ()
+    follow_links: bool = False
     _real_root: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +93,8 @@ class FolderSource:
 
     def list(self) -> Iterator[Listing]:
         """See `Source.list`."""
-        return _FolderWalk(self._real_root, frozenset(os.path.realpath(path) for path in self.exclude)).chunks()
+        excluded = frozenset(os.path.realpath(path) for path in self.exclude)
+        return _FolderWalk(self._real_root, excluded, self.ignore, follow_links=self.follow_links).chunks()
 
     @contextmanager
     def open(self, path: str, stamp: FileStamp) -> Iterator[BinaryIO]:
@@ -103,7 +116,7 @@ class FolderSource:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, _NOT_REGULAR, path)
         real = _real_path(file)
-        if not _is_inside(real, self._real_root):
+        if not (self.follow_links or _is_inside(real, self._real_root)):
             raise UnsafePathError(f"{path!r} leads to {_shown(real)}, outside the source root {self.root}")
         _check(path, stamp, status)
 
@@ -116,9 +129,11 @@ class FolderSource:
 class _FolderWalk:
     """One listing of a folder tree: real folders first, then linked folders that were not listed yet."""
 
-    def __init__(self, root: str, excluded: frozenset[str]) -> None:
+    def __init__(self, root: str, excluded: frozenset[str], ignore: tuple[str, ...], *, follow_links: bool) -> None:
         self._root = root
         self._excluded = excluded
+        self._excluded_files = {_identity(path) for path in excluded if Path(path).is_file()}
+        self._ignores, self._follow_links = ignoring(ignore), follow_links
         self._visited = {_identity(path) for path in excluded if Path(path).is_dir()}
         self._links: list[str] = []
         self._found = Listing()
@@ -167,6 +182,8 @@ class _FolderWalk:
             self._reject(prefix.rstrip("/"), RejectReason.UNREADABLE, f"the folder cannot be read: {error.strerror}")
 
     def _add_file(self, entry: os.DirEntry[str], path: str) -> None:
+        if self._ignores(path):
+            return
         try:
             status = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
@@ -181,8 +198,13 @@ class _FolderWalk:
         target = os.path.realpath(full)
         if target in self._excluded:
             return
-        if not _is_inside(target, self._root):
-            reason = f"a symbolic link to {_shown(target)}, outside the source root; copy the file into the root"
+        if self._ignores(path) and not Path(full).is_dir():
+            return
+        if not (self._follow_links or _is_inside(target, self._root)):
+            reason = (
+                f"a symbolic link to {_shown(target)}, outside the source root; copy the file into the root, or write "
+                "source.follow_links: true"
+            )
             self._reject(path, RejectReason.OUTSIDE_ROOT, reason)
             return
         try:
@@ -197,6 +219,8 @@ class _FolderWalk:
             self._add_status(path, status)
 
     def _add_status(self, path: str, status: os.stat_result) -> None:
+        if (status.st_dev, status.st_ino) in self._excluded_files:
+            return
         if not stat.S_ISREG(status.st_mode):
             self._reject(path, RejectReason.UNREADABLE, _NOT_REGULAR)
         elif not _is_text(path):

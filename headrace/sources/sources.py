@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol
 
-from headrace.config.source import Digests
+from headrace.config.source import Digests, SourceConfig
 from headrace.errors import ConfigError
-from headrace.source_kinds import SourceKind, source_kind
+from headrace.source_kinds import FILES, SourceKind, source_kind
 from headrace.sources.bucket_source import BucketSource
 from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
@@ -64,6 +64,15 @@ class Corpus(Source, Protocol):
         """The rows of the corpus; None if it has none, and each file is a recording."""
 
 
+def corpus_of(config: SourceConfig, root: str, *, exclude: Sequence[str] = ()) -> Corpus:
+    """Open the source of a data set; `root` is its `uri` as an absolute path or a URL. See `open_corpus`."""
+    if config.kind != FILES:
+        return open_corpus(config.kind, root, config.options, exclude=exclude)
+    return open_source(
+        root, exclude=exclude, digests=config.digests, ignore=config.ignore, follow_links=config.follow_links
+    )
+
+
 def open_corpus(kind: str, uri: str, options: Mapping[str, Any], *, exclude: Sequence[str] = ()) -> Corpus:
     """Open a corpus.
 
@@ -82,7 +91,12 @@ def open_corpus(kind: str, uri: str, options: Mapping[str, Any], *, exclude: Seq
 
 
 def open_source(
-    uri: str | os.PathLike[str], *, exclude: Sequence[str | os.PathLike[str]] = (), digests: Digests = Digests.READ
+    uri: str | os.PathLike[str],
+    *,
+    exclude: Sequence[str | os.PathLike[str]] = (),
+    digests: Digests = Digests.READ,
+    ignore: Sequence[str] = (),
+    follow_links: bool = False,
 ) -> Corpus:
     """Open the source at a folder, a `file://` URL, or a bucket URL (`s3://bucket/prefix`, `gs://…`, `az://…`).
 
@@ -90,6 +104,8 @@ def open_source(
         uri: the root.
         exclude: files and folders below the root that are not recordings: the metadata table, the output.
         digests: where the digests of recordings come from.
+        ignore: glob patterns of files that are not recordings, see `headrace.path_patterns.ignoring`.
+        follow_links: whether symbolic links may lead out of a folder.
 
     Raises:
         ConfigError: the URL's scheme is unknown or cannot be listed, the root is not a folder, the root is excluded, or
@@ -103,7 +119,8 @@ def open_source(
                 f"source.digests: store: source.uri {text} is a folder, and files have no ETag; remove source.digests, "
                 "or name a bucket (s3://, gs:// or az://)"
             )
-        return open_folder(text, exclude=[path for path in excluded if "://" not in path])
+        local = [path for path in excluded if "://" not in path]
+        return open_folder(text, exclude=local, ignore=ignore, follow_links=follow_links)
     if text.startswith(("http://", "https://")):
         raise ConfigError(
             f"source.uri {text}: files on a web server cannot be listed; use a folder, or a bucket URL "
@@ -113,7 +130,7 @@ def open_source(
     if root in (path.rstrip("/") for path in excluded):
         raise ConfigError(f"source.uri {text}: output.uri is the same prefix; give the output a prefix of its own")
     below = tuple(path.removeprefix(f"{root}/").rstrip("/") for path in excluded if path.startswith(f"{root}/"))
-    return BucketSource(open_bucket(root), below, digests)
+    return BucketSource(open_bucket(root), below, digests, tuple(ignore))
 
 
 def _open_files(uri: str, _options: object, exclude: Sequence[str]) -> Corpus:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
 from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError, StoreUnavailableError
+from headrace.signed_urls import SignedName
 from headrace.stores import web_objects
 from headrace.stores.client_errors import OtherRangeError, translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
@@ -42,6 +43,9 @@ class ObjectStorage:
 
     Each process makes a client on first use, also a forked process (`forked_obstore`). A pickled value holds no client,
     so the content of `memory://` is not pickled.
+
+    With `signed`, the store has this one object, which is read by GET requests with its query: a signature is of one
+    method and one object.
     """
 
     SCHEMES = ("s3", "gs", "az", "abfs", "http", "https", "memory")
@@ -50,7 +54,15 @@ class ObjectStorage:
     prefix: str = ""
     transfer: Transfer | None = None
     is_past_caches: bool = False
+    signed: SignedName | None = field(default=None, repr=False)
     _client: "dict[int, ObjectStore]" = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of_signed(cls, url: str, transfer: Transfer | None) -> "ObjectStorage":
+        """The folder of the object of a signed URL, with this object alone."""
+        place, _, query = url.partition("?")
+        folder, _, name = place.rpartition("/")
+        return cls(folder, "", transfer, signed=SignedName(name, query))
 
     @classmethod
     def opened(cls, url: str, transfer: Transfer | None) -> "ObjectStorage":
@@ -59,20 +71,23 @@ class ObjectStorage:
         prefix = "" if scheme in {"http", "https", "memory"} else rest.partition("/")[2]
         return cls(url, prefix, transfer)
 
-    def __getstate__(self) -> tuple[str, str, Transfer | None, bool]:
+    def __getstate__(self) -> tuple[object, ...]:
         """State without the client, whose sockets and threads cannot be pickled."""
-        return self.uri, self.prefix, self.transfer, self.is_past_caches
+        return self.uri, self.prefix, self.transfer, self.is_past_caches, self.signed
 
-    def __setstate__(self, state: tuple[str, str, Transfer | None, bool]) -> None:
+    def __setstate__(self, state: tuple[object, ...]) -> None:
         """Start without a client."""
-        fields: tuple[object, ...] = (*state, {})
-        for name, value in zip(("uri", "prefix", "transfer", "is_past_caches", "_client"), fields, strict=True):
+        names = ("uri", "prefix", "transfer", "is_past_caches", "signed", "_client")
+        for name, value in zip(names, (*state, {}), strict=True):
             object.__setattr__(self, name, value)
 
     @property
     def client(self) -> "ObjectStore":
-        """The obstore client of this process."""
+        """The obstore client of this process. Raises `ConfigError` for a signed URL, which it cannot read."""
         from obstore.store import MemoryStore, from_url
+
+        if self.signed is not None:
+            raise ConfigError(f"{self.uri}/{self.signed.name}: a signed URL is read alone: for more, name the bucket")
 
         pid = os.getpid()
         if pid not in self._client:
@@ -88,7 +103,7 @@ class ObjectStorage:
     def at(self, folder: str) -> "ObjectStorage":
         """See `Storage.at`."""
         below = self._full(folder)
-        return ObjectStorage(f"{self.uri}/{folder}", below, self.transfer, self.is_past_caches, self._client)
+        return ObjectStorage(f"{self.uri}/{folder}", below, self.transfer, self.is_past_caches, None, self._client)
 
     @property
     def _base(self) -> str:
@@ -255,8 +270,8 @@ class ObjectStorage:
         full = self._full(path)
 
         def without_head(url: str, limit: float) -> "ObjectMeta":
-            size = web_objects.size_of(url, limit)
-            return {"path": full, "size": size, "last_modified": _UNKNOWN_TIME, "e_tag": None, "version": None}
+            size, tag = web_objects.size_and_tag(url, limit)
+            return {"path": full, "size": size, "last_modified": _UNKNOWN_TIME, "e_tag": tag, "version": None}
 
         return self._answer(path, lambda client: obstore.head(client, full), without_head)
 
@@ -307,6 +322,8 @@ class ObjectStorage:
         """
 
         def once() -> T:
+            if self.signed is not None and of_odd_server is not None:
+                return self._of_signed(path, of_odd_server)
             with translated_errors(path, self.uri):
                 try:
                     return request(self.client)
@@ -316,6 +333,13 @@ class ObjectStorage:
                 return of_odd_server(self._url(path), self._timeout_seconds)
 
         return self.retried(path, once)
+
+    def _of_signed(self, path: str, request: Callable[[str, float], T]) -> T:
+        """The result of a request for the one object of a signed URL."""
+        assert self.signed is not None
+        if path != self.signed.name:
+            raise NotFoundError(f"{self.uri}/{path}: the signed URL is of {self.signed.name} alone")
+        return request(self._url(path), self._timeout_seconds)
 
     def retried(self, path: str, once: Callable[[], T]) -> T:
         """The result of `once`, which is called again while it raises `StoreUnavailableError`, as `transfer` says."""
@@ -337,6 +361,8 @@ class ObjectStorage:
         """URL of an object for any HTTP client; empty if the store cannot make one."""
         import obstore
 
+        if self.signed is not None:
+            return f"{self.uri}/{self.signed.name}?{self.signed.query}"
         if self._base.startswith(("http://", "https://")):
             return f"{self.uri}/{quote(path)}"
         try:

@@ -101,7 +101,7 @@ def times(attempts: int) -> str:
 def _past_caches(storage: Storage) -> Storage:
     """Add headers that make caches on the way ask the store for a fresh copy; a folder or memory stays as it is."""
     if isinstance(storage, ObjectStorage) and not storage.uri.startswith("memory:"):
-        return ObjectStorage(storage.uri, storage.prefix, storage.transfer, is_past_caches=True)
+        return ObjectStorage(storage.uri, storage.prefix, storage.transfer, is_past_caches=True, signed=storage.signed)
     return storage
 
 

@@ -1,7 +1,8 @@
 """Reads objects of web servers whose answers obstore does not accept, with Python's HTTP client.
 
 Some servers do not answer HEAD, send no length (chunked answers), or leave the length out of `Content-Range`. All of
-that is valid HTTP. Requests carry no credentials.
+that is valid HTTP. So are signed URLs, which are for GET alone. Requests carry no credentials, except a signature in
+the URL, which is in no message.
 """
 
 import re
@@ -9,10 +10,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, InvalidURL
 from typing import cast
 
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
+from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.client_errors import PASSING_STATUSES
 
 _ODD = re.compile(
@@ -50,28 +52,33 @@ def read_range(url: str, start: int, stop: int, timeout_seconds: float) -> bytes
     with opened(url, timeout_seconds, f"bytes={start}-{stop - 1}") as answer:
         if answer.status != _PARTIAL:
             raise NoRangesError(
-                f"{url}: this web server does not answer requests for byte ranges, which headrace.StreamingDataset and "
-                "headrace verify need: serve the shards with one that does (nginx, Apache, Caddy, rclone serve http), "
-                "or copy them to a local folder or a bucket; headrace.webdataset_loader needs no ranges"
+                f"{unsigned(url)}: this web server does not answer requests for byte ranges, which "
+                "headrace.StreamingDataset and headrace verify need: serve the shards with one that does (nginx, "
+                "Apache, Caddy, rclone serve http), or copy them to a local folder or a bucket; "
+                "headrace.webdataset_loader needs no ranges"
             )
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start or int(found[2]) >= stop:
             raise StoreUnavailableError(
-                f"{url}: bytes {start}-{stop - 1} requested, {answer.headers.get('Content-Range')} received"
+                f"{unsigned(url)}: bytes {start}-{stop - 1} requested, {answer.headers.get('Content-Range')} received"
             )
         return answer.read()
 
 
-def size_of(url: str, timeout_seconds: float) -> int:
-    """Size of an object in bytes; if the server does not send it, the object is downloaded. Raises as `opened`."""
+def size_and_tag(url: str, timeout_seconds: float) -> tuple[int, str | None]:
+    """Size of an object in bytes, and its ETag or the time of its last change; None if the server sends neither.
+
+    If the server does not send the size, the object is downloaded. Raises as `opened`.
+    """
     with opened(url, timeout_seconds, "bytes=0-0") as answer:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        tag = answer.headers.get("ETag") or answer.headers.get("Last-Modified")
         if answer.status == _PARTIAL and found is not None and found[3] != "*":
-            return int(found[3])
+            return int(found[3]), tag
         if answer.status != _PARTIAL:
             length = answer.headers.get("Content-Length")
-            return int(length) if length else sum(map(len, iter(lambda: answer.read(_PIECE_BYTES), b"")))
-    return len(read_whole(url, timeout_seconds))
+            return int(length) if length else sum(map(len, iter(lambda: answer.read(_PIECE_BYTES), b""))), tag
+    return len(read_whole(url, timeout_seconds)), tag
 
 
 @contextmanager
@@ -93,14 +100,19 @@ def opened(url: str, timeout_seconds: float, span: str = "") -> Iterator[HTTPRes
     except StorageError:
         raise
     except (OSError, HTTPException) as error:
-        raise StoreUnavailableError(f"{url}: {str(error) or type(error).__name__}") from error
+        reason = str(error) or type(error).__name__
+        if isinstance(error, InvalidURL):  # its text has the whole URL
+            raise StorageError(f"{unsigned(url)}: not a valid URL; percent-encode what is special in it") from None
+        raise StoreUnavailableError(f"{unsigned(url)}: {reason}") from error
 
 
 def _refusal(url: str, status: int, reason: str) -> StorageError:
+    where = unsigned(url)
     if status in {404, 410}:
-        return NotFoundError(f"{url}: not found")
+        return NotFoundError(f"{where}: not found")
     if status not in PASSING_STATUSES:
-        return StorageError(f"{url}: the server answers {status} {reason}")
-    unavailable = StoreUnavailableError(f"{url}: the server answers {status} {reason}")
+        expired = "; if its signature has expired, pass a new URL" if is_signed(url) else ""
+        return StorageError(f"{where}: the server answers {status} {reason}{expired}")
+    unavailable = StoreUnavailableError(f"{where}: the server answers {status} {reason}")
     unavailable.status = status
     return unavailable

@@ -29,6 +29,7 @@ from headrace.streaming.order.spec import (
 from headrace.streaming.run import shard_tools
 from headrace.streaming.run.epoch_reader import EpochReader
 from headrace.streaming.run.planner import Planner, in_frames
+from headrace.streaming.selection import Selection
 from headrace.streaming.settings import (
     ArrayType,
     Decode,
@@ -45,7 +46,7 @@ from headrace.streaming.world import World
 if TYPE_CHECKING:
     from headrace.format.tars.member_names import KeyAt
     from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
-    from headrace.streaming.shards.joined_columns import WantedTensor
+    from headrace.streaming.selection import WantedTensor
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -120,7 +121,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         Args:
             streams: data sets to mix, or one data set; instead of `remote`.
             remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`),
-                or any plain WebDataset: folder, `sizes.json`, glob, brace pattern or the shard list of wids.
+                or any plain WebDataset: folder, `sizes.json`, glob, brace pattern or the shard list of wids. Also the
+                signed URL of a tar, whose signature is in no state, message or name of a cached file.
             local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
                 the temporary folder. A local `remote` is read in place without a cache. `local` without `remote` and
                 `streams` is the data set itself, read in place as if it were given as `remote`.
@@ -149,7 +151,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             world: rank and world size; None takes them from torch.distributed, or `RANK` and `WORLD_SIZE`. If given,
                 ranks do not agree on the newest snapshot: pin `snapshot` if one may be committed meanwhile.
             snapshot: number to read; None for the newest (that of rank 0 under torch.distributed).
-            latents: folders of latents to join to the audio of `remote` by key.
+            latents: sets of latents to join to the audio of `remote` by key: names of sets of the output that `remote`
+                belongs to (`["crepe"]` for `latents/crepe`), or folders of latents.
             view: name of a view of the output that `remote` belongs to, or the folder of a view: an epoch takes each
                 sample as often as the view says. Audio, view and latents are read at the newest audio snapshot that all
                 of them have.
@@ -237,22 +240,22 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             crop_seconds=self._samples.crop_seconds,
             sample_rate=self._samples.sample_rate_hz,
         )
-        if streams is not None and (latents or snapshot is not None):
-            raise ConfigError("latents and snapshot belong to each Stream when streams are given")
-        is_single = remote is not None or (streams is None and local is not None)
-        single = Stream(remote, local, latents=latents, snapshot=snapshot) if is_single else None
-        cache = local if single is None else None  # else it belongs to the stream
-        defaults = StreamDefaults(  # which converts the arguments
-            cache,
+        selection = Selection(  # which converts the arguments
             split,
-            cast("KeyAt", key_at),
-            self._fetch,
+            snapshot,
             view,
             where,
+            cast("tuple[str, ...]", latents),
             cast("tuple[str, ...]", columns),
             cast("tuple[WantedTensor, ...]", tensors),
             cast("tuple[str, ...]", fields),
+            cast("KeyAt", key_at),
         )
+        if streams is not None and (selection.latents or snapshot is not None):
+            raise ConfigError("latents and snapshot belong to each Stream when streams are given")
+        is_single = remote is not None or (streams is None and local is not None)
+        single = Stream(remote, local) if is_single else None
+        defaults = StreamDefaults(local if single is None else None, selection, self._fetch)
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             in_frames(spec, self._streams, self._samples),

@@ -25,11 +25,13 @@ _LIGHTNING = ("pytorch_lightning", "lightning.pytorch")  # the packages that it 
 
 
 class _Resume:
-    """The hooks, to be joined to the `Callback` of the Lightning that is imported (`lightning` or `pytorch_lightning`).
+    """The hooks, to be joined to the `Callback` of each Lightning that is imported (`lightning`, `pytorch_lightning`).
 
-    Trainers and modules are `Any`, since the types of the two packages differ.
+    Both may be imported in one process, and a Trainer accepts a callback of its own package only. Trainers and modules
+    are `Any`, since the types of the two packages differ.
     """
 
+    _packages: tuple[str, ...] = ()
     _states: tuple[dict[str, Any], ...] = ()
 
     def setup(self, trainer: Any, _module: Any, stage: str) -> None:  # noqa: ANN401
@@ -92,30 +94,30 @@ class _Resume:
             for loader in _ours_of(trainer.val_dataloaders):
                 loader.dataset.epochs.progress.restart(trainer.current_epoch)
 
-    def __reduce__(self) -> tuple[Callable[[], object], tuple[()], dict[str, Any]]:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str, ...], dict[str, Any]]:
         """Pickle for processes that Lightning starts: the class is made when it is needed."""
-        return _callback, (), self.__dict__
+        return _callback, self._packages, self.__dict__
 
 
 def callbacks() -> list[Any]:
     """The callbacks that Lightning adds to every Trainer."""
-    return [_callback()]
+    return [_callback(*_imported())]
 
 
-def _callback() -> object:
-    base = import_module(f"{_lightning()}.callbacks").Callback
-    return type("HeadraceResume", (_Resume, base), {})()
+def _callback(*packages: str) -> object:
+    bases = dict.fromkeys(import_module(f"{name}.callbacks").Callback for name in packages)
+    return type("HeadraceResume", (_Resume, *bases), {"_packages": packages})()
 
 
-def _lightning() -> str:
-    return next(name for name in _LIGHTNING if name in sys.modules)
+def _imported() -> list[str]:
+    return [name for name in _LIGHTNING if name in sys.modules]
 
 
 def _all_of(loaders: object) -> Sequence[Any]:
     """The loaders of any collection of loaders, in Lightning's order; none of None."""
     if loaders is None:
         return ()
-    combined = import_module(f"{_lightning()}.utilities").CombinedLoader(loaders)
+    combined = import_module(f"{_imported()[0]}.utilities").CombinedLoader(loaders)
     return combined.flattened  # type: ignore[no-any-return]
 
 

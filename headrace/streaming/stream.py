@@ -3,13 +3,13 @@
 It also decides the names of streams in saved states. Streams are opened by `shards.remote`.
 """
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headrace.arguments import convert, each, instance, number, one_of, optional, path, text, whole
+from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
-from headrace.format.tars.member_names import KeyAt
+from headrace.signed_urls import unsigned
+from headrace.streaming.selection import Selection, convert_selection
 
 ONLY_STREAM = "data"
 """Name of the stream of `remote=…`; the same for a copy at another place, so that states fit both."""
@@ -30,7 +30,7 @@ class Stream:
         choose: how many samples are taken per epoch.
         batch_size: samples of this stream in each global batch (`batching_method="stratified"`), or in its own
             global batches (`"per_stream"`).
-        latents: folders of latents to join to audio by key.
+        latents: sets of latents to join to audio by key; see `StreamingDataset`.
         snapshot: number of the snapshot; None for the newest.
         view: name of a view of the output that `remote` belongs to, or the folder of a view.
         where: a condition on the columns of that output; see `StreamingDataset`.
@@ -68,13 +68,8 @@ class Stream:
     def __post_init__(self) -> None:
         """Check the arguments; those that the dataset also has are checked by the dataset. Raises `ConfigError`."""
         convert(self, optional(path), "remote", "local")
-        convert(self, optional(text), "split", "name")
-        convert(self, optional(whole), "snapshot")
-        convert(self, _folders, "latents")
-        convert_choice(self)
-        convert(self, optional(key_rule), "key_at")
-        convert(self, optional(names_of_sets), "columns")
-        convert(self, optional(names_of_fields), "fields")
+        convert(self, optional(text), "name")
+        convert_selection(self)
         convert_weights(self)
         if self.remote is None and self.local is None:
             raise ConfigError("Stream() names no data set: pass remote=…, or local=… alone for a local folder")
@@ -91,43 +86,15 @@ class Stream:
         """Folder of the cache; None takes the one of the dataset."""
         return self.local if self.remote is not None else None
 
-
-def names_of_fields(name: str, value: object) -> tuple[str, ...]:
-    """Names of fields, at least one. Raises `ConfigError` for other values."""
-    found = each(name, value, text, 'a list of names of fields, such as ["audio", "metadata"]')
-    if not found:
-        raise ConfigError(f"{name} is empty: name at least one field, or leave the argument out for all fields")
-    return found
-
-
-def names_of_sets(name: str, value: object) -> tuple[str, ...]:
-    """Names of sets of columns, without `/`, and folders of columns, with it. Raises `ConfigError` for other values."""
-    return each(name, value, _set_or_folder, 'a list of names of sets, such as ["captions"], or of their folders')
+    def selection(self, of_dataset: Selection) -> Selection:
+        """The selection of this stream: its own arguments, or else those of the dataset."""
+        choice = of_dataset if self.view is None and self.where is None else self
+        own = {"latents": self.latents or None} | {name: getattr(self, name) for name in _ALONE}
+        given = {name: value for name, value in own.items() if value is not None}
+        return replace(of_dataset, view=choice.view, where=choice.where, **given)
 
 
-def _set_or_folder(name: str, value: object) -> str:
-    found = path(name, value)
-    return f"./{found}" if isinstance(value, os.PathLike) and "/" not in found else found
-
-
-def key_rule(name: str, value: object) -> KeyAt:
-    """The rule for where keys end. Raises `ConfigError` for an unknown one."""
-    return KeyAt(one_of(name, value, *KeyAt))
-
-
-def convert_choice(chosen: object) -> None:
-    """Check what chooses samples: the fields `view` and `where` of a `Stream` or of a dataset's defaults.
-
-    Raises:
-        ConfigError: one is not a text, or both are given.
-    """
-    convert(chosen, optional(path), "view")
-    convert(chosen, optional(text), "where")
-    view, where = (getattr(chosen, name) for name in ("view", "where"))
-    if view is not None and where is not None:
-        raise ConfigError(
-            f"view={view!r} and where={where!r} are both given: put the condition into the view, or pass one of them"
-        )
+_ALONE = ("split", "snapshot", "key_at", "columns", "fields")
 
 
 def convert_weights(stream: object) -> None:
@@ -149,7 +116,7 @@ def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> 
         ConfigError: both or neither are given, `streams` is empty, or an item of it is not a `Stream`.
     """
     if streams is not None and single is not None:
-        raise ConfigError(f"streams and remote={single.place!r} are both given: pass one of them")
+        raise ConfigError(f"streams and remote={unsigned(single.place)!r} are both given: pass one of them")
     if streams is None and single is None:
         raise ConfigError(
             "no data set is named: pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a local folder"
@@ -174,17 +141,12 @@ def _choice_mark(stream: Stream) -> str:
     return "".join(f" {word} {value}" for word, value in (("view", view), ("where", stream.where)) if value is not None)
 
 
-def _folders(name: str, value: object) -> tuple[str, ...]:
-    example = f", such as [{os.fspath(value)!r}]" if isinstance(value, str | os.PathLike) else ""
-    return each(name, value, path, f"a list of folders{example}")
-
-
 def _names(streams: Sequence[Stream]) -> list[str]:
     """Names like `demo/audio#train`, which copies at other places share; the whole `remote` if these are not unique.
 
     Streams of one data set with different views have these in their names, too.
     """
-    remotes = [stream.place.rstrip("/") for stream in streams]
+    remotes = [unsigned(stream.place).rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]

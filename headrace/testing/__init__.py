@@ -2,5 +2,6 @@
 
 from headrace.testing.corpora import tiny_config, write_corpus
 from headrace.testing.corpus_contract import CorpusContract
+from headrace.testing.exporter_contract import ExporterContract
 
-__all__ = ["CorpusContract", "tiny_config", "write_corpus"]
+__all__ = ["CorpusContract", "ExporterContract", "tiny_config", "write_corpus"]

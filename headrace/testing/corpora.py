@@ -1,4 +1,7 @@
-"""Writes tiny corpora, and configurations of data sets made of them, for tests of projects that use Headrace."""
+"""Writes tiny corpora, and configurations of data sets made of them, for tests of projects that use Headrace.
+
+`exporters` has the contract of exporters (`ExporterContract`).
+"""
 
 from pathlib import Path
 from typing import Any

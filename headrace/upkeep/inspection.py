@@ -24,6 +24,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, Spli
 from headrace.locate import locate
 from headrace.locate.outputs import ShardFolder, view_folders
 from headrace.locate.shard_list import LocatedShard, shards_of
+from headrace.signed_urls import unsigned
 from headrace.stores.storage import Storage
 
 _MAX_INDEXES = 2_000  # more would hardly change the numbers
@@ -145,7 +146,7 @@ def inspect(path: str) -> DatasetFacts:
     """
     located = locate(path)
     if located.tars is not None:
-        return DatasetFacts(path, tars=_tar_facts(shards_of(located)))
+        return DatasetFacts(unsigned(path), tars=_tar_facts(shards_of(located)))
     views = tuple(map(_view_facts, view_folders(located.storage))) if located.is_output else ()
     parts = tuple(map(_part_facts, located.all_folders()))
     return DatasetFacts(path, parts, _catalog_facts(located.storage), views=views)

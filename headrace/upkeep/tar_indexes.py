@@ -3,7 +3,6 @@
 Tars are read in parallel. `sizes.json` is written last, and only if every tar is valid.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from headrace.format.snapshots.sizes_file import write_sizes
 from headrace.format.tars.member_names import KeyAt, Naming
 from headrace.format.tars.tar import sha256_of
 from headrace.format.tars.tar_names import is_plain_tar
+from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
@@ -166,6 +166,6 @@ def read_sizes(storage: Storage) -> dict[str, int]:
         sizes = parse_sizes(blob, uri)
     except FormatError as error:
         raise FormatError(f"{error}. Move that file away first, so that `headrace index` can write its own") from error
-    if sizes != json.loads(blob):
+    if sizes != json_value(blob):
         raise FormatError(f"{uri}: is a list of wids, which `headrace index` does not replace: move it away first")
     return sizes

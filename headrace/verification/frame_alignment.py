@@ -4,7 +4,6 @@ The types of the columns are checked before anything is encoded, the lengths in 
 shifted against their latents would train a model on noise, without any error. Of the shards only the JSON is read.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from headrace.errors import FormatError
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import Manifest
+from headrace.format.typed_json import sample_json
 from headrace.stores.storage import Storage
 
 
@@ -69,7 +69,7 @@ def alignment_faults(storage: Storage, manifest: Manifest, columns: Sequence[str
         columns: names of the columns that are declared frame-aligned (`frame_aligned` in the YAML).
 
     Raises:
-        FormatError: a shard has samples without JSON.
+        FormatError: a shard has samples without JSON, or with JSON that is not valid.
     """
     if not columns:
         return
@@ -79,7 +79,7 @@ def alignment_faults(storage: Storage, manifest: Manifest, columns: Sequence[str
             num_latent = int(index.num_frames[i])
             if num_latent == ABSENT:
                 continue
-            metadata = json.loads(text)
+            metadata = sample_json(text, shard.name, index.key(i))
             for column in columns:
                 value = metadata.get(column)
                 found = len(value) if isinstance(value, list) else None

@@ -3,6 +3,7 @@
 Only lists, manifests and sizes are read here. `verify` reads the shards.
 """
 
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -29,7 +30,7 @@ from headrace.format.snapshots.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
-from headrace.locate.outputs import AUDIO, COLUMNS, LATENTS, ShardFolder
+from headrace.locate.outputs import AUDIO, COLUMNS, LATENTS, ShardFolder, view_folders
 from headrace.stores.storage import Storage
 from headrace.verification.audit import snapshot_faults
 from headrace.verification.shard_check import Fault
@@ -136,6 +137,18 @@ def lost_snapshots(storage: Storage) -> Iterator[Fault]:
     if snapshot_numbers(storage) or not newest_entries(storage) or not storage.exists("sizes.json"):
         return
     yield Fault(f"{storage.uri}/{SNAPSHOTS}", "no snapshot is there, but its sizes.json: restore it, or build again")
+
+
+def lost_columns(output: Storage) -> Iterator[Fault]:
+    """The faults of sets of columns that a view reads, and that have no snapshot."""
+    wanted = dict[str, str]()
+    for view in view_folders(output):
+        with contextlib.suppress(HeadraceError):  # reported with the view
+            wanted |= {found.set: view.name for found in read_view(view.storage).snapshot.columns}
+    for name, reader in wanted.items():
+        folder = output.at(f"{COLUMNS}/{name}")
+        if not snapshot_numbers(folder):
+            yield Fault(folder.uri, f"no snapshot is there, though {reader} reads it; restore it, or build again")
 
 
 def lost_view(storage: Storage) -> Iterator[Fault]:

@@ -37,6 +37,7 @@ from headrace.verification.snapshot_check import (
     faults_of_older,
     faults_of_origin,
     gaps,
+    lost_columns,
     lost_snapshots,
     lost_view,
 )
@@ -86,12 +87,14 @@ class Target:
         faults: faults that were found without reading a shard.
         key_at: where keys end in plain tars.
         unseen: what is beside the shards and is not looked at, a sentence each.
+        seen: the folders with snapshots that are looked at, each with its newest snapshot.
     """
 
     shards: tuple[LocatedShard, ...]
     faults: tuple[Fault, ...]
     key_at: KeyAt = KeyAt.FIRST_DOT
     unseen: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
 
 
 def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
@@ -115,7 +118,8 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         raise ConfigError(f"{path}: a view, which has no shards: name its output, whose views are verified with it")
     shards: list[LocatedShard] = []
     faults: list[Fault] = []
-    for folder in located.all_folders():
+    folders = located.all_folders()
+    for folder in folders:
         found = _target_of_folder(folder)
         faults += found.faults
         if located.is_output and folder.name.startswith(f"{COLUMNS}/"):
@@ -126,7 +130,9 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
             shards += found.shards
     if located.is_output:
         faults += _faults_of_output(located.storage)
-    return Target(tuple(shards), tuple(faults), unseen=tuple(unseen_in_output(located)))
+        folders += view_folders(located.storage)
+    seen = tuple(f"{folder.name} (snapshot {folder.numbers[-1]})" for folder in folders)
+    return Target(tuple(shards), tuple(faults), unseen=tuple(unseen_in_output(located)), seen=seen)
 
 
 def _faults_of_output(output: Storage) -> Iterator[Fault]:
@@ -135,6 +141,7 @@ def _faults_of_output(output: Storage) -> Iterator[Fault]:
         yield from lost_snapshots(folder)
     for name in names_of_views(output):
         yield from lost_view(output.at(name))
+    yield from lost_columns(output)
     for part in [*folders_of_output(output), *view_folders(output)]:
         yield from faults_of_origin(output, part)
     for view in view_folders(output):

@@ -1,6 +1,6 @@
-"""The command of `build.py`: finds the YAML file, builds the data set, prints what changed."""
+"""Builds one data set: reads its YAML file, runs what is stale, and prints what changed."""
 
-import difflib
+import argparse
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,17 @@ from pathlib import Path
 import dagster as dg
 from rich.console import Console
 
+from headrace.assemble.changes import BuildChanges
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import REJECTED_PATH
+from headrace.cli.as_json import print_json
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
 from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace_dagster.assets.factory import default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import newest_snapshot
 from headrace_dagster.build_command.account import nothing_changed, show_changes
@@ -24,8 +27,8 @@ from headrace_dagster.build_command.driver import DatasetBuild
 from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.interrupts import Interrupts
 from headrace_dagster.build_command.ledger import Ledger
-from headrace_dagster.build_command.repository import REPOSITORY_ROOT, datasets_folder
-from headrace_dagster.build_command.runs import Runner
+from headrace_dagster.build_command.place import Place
+from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
@@ -36,34 +39,81 @@ class CommandLine:
     """Arguments of the command line.
 
     Attributes:
-        name: name of the data set.
-        folder: folder of the YAML files; None for the default one.
+        place: the data set.
         select: assets to bring up to date; empty for all of them.
         table: whether the table of what the data set holds is printed even if nothing changed.
+        json: whether one JSON object is printed on standard output.
         verbose: whether Dagster's own log is printed.
     """
 
-    name: str
-    folder: Path | None
-    select: tuple[str, ...]
-    table: bool
-    verbose: bool
+    place: Place
+    select: tuple[str, ...] = ()
+    table: bool = False
+    json: bool = False
+    verbose: bool = False
 
 
-def build_dataset(command: CommandLine, console: Console) -> int:
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """The result of a build."""
+
+    config: DatasetConfig
+    storage: StorageResource
+    outcomes: list[RunOutcome]
+    changes: BuildChanges
+    rejected_at: str
+
+    @property
+    def failed(self) -> list[RunOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.faults]
+
+    @property
+    def is_idle(self) -> bool:
+        return self.changes.is_nothing and not self.failed
+
+
+def build_place(place: Place, options: argparse.Namespace) -> int:
+    """Bring a data set up to date with the options of `headrace.cli.building`. Raises as `build_dataset`."""
+    select = tuple(options.select)
+    return build_dataset(CommandLine(place, select, table=options.table, json=options.json, verbose=options.verbose))
+
+
+def build_dataset(command: CommandLine) -> int:
     """Bring one data set up to date. Returns the exit code.
 
     Raises:
-        ConfigError: there is no such data set, its YAML is invalid, or the selection names no asset of it.
+        ConfigError: the YAML file is invalid, or the selection names no asset of the data set.
     """
-    path = _yaml_of(command.name, command.folder)
-    config = load_config(path)
-    _check_siblings(config, path)
-    _check_encoders(config, path)
-    dataset, storage = ProjectDataset.named(config), StorageResource(root=str(REPOSITORY_ROOT))
+    # Names are printed as they are: [b] and :x: have no meaning.
+    console = Console(stderr=command.json, markup=False, emoji=False)
+    built = _built(command, console)
+    if built.is_idle:
+        held = _held(built.config, built.storage)
+        _say(console, nothing_changed(built.config.name, built.changes, held, built.rejected_at))
+    else:
+        show_changes(console, built.changes, built.rejected_at)
+        for line in (*_columns_left(built.config, built.storage), *_waiting_views(built.config, built.storage)):
+            _say(console, line)
+    if command.table or not built.is_idle:
+        _show(built.config, built.storage, console)
+    show_warnings(console, built.outcomes)
+    show_faults(console, built.failed)
+    if command.json:
+        print_json(_content(built))
+    return 1 if built.failed else 0
+
+
+def _built(command: CommandLine, console: Console) -> _Built:
+    """Run what is stale. What was changed before Ctrl-C is printed."""
+    place = command.place
+    config = load_config(place.yaml)
+    _check_siblings(config, place)
+    _check_encoders(config, place.yaml)
+    dataset, storage = ProjectDataset.named(config), StorageResource(root=str(place.root))
     progress = TerminalProgress(console)
-    with Interrupts() as interrupts, open_instance() as instance:
+    with Interrupts() as interrupts, open_instance(place.home) as instance:
         resources = {
+            **default_resources(place.root),
             "headrace_storage": storage,
             "headrace_progress": progress,
             "headrace_encoders": EncoderLoader(keep=True),
@@ -78,21 +128,29 @@ def build_dataset(command: CommandLine, console: Console) -> int:
         except KeyboardInterrupt:
             show_changes(console, ledger.changes(runner.outcomes), rejected_at)
             raise
-    failed = [outcome for outcome in outcomes if outcome.faults]
-    changes = ledger.changes(outcomes)
-    is_idle = changes.is_nothing and not failed
-    if is_idle:
-        line = nothing_changed(config.name, changes, _held(config, storage), rejected_at)
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
-    else:
-        show_changes(console, changes, rejected_at)
-        for line in (*_columns_left(config, storage), *_waiting_views(config, storage)):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
-    if command.table or not is_idle:
-        _show(config, storage, console)
-    show_warnings(console, outcomes)
-    show_faults(console, failed)
-    return 1 if failed else 0
+    return _Built(config, storage, outcomes, ledger.changes(outcomes), rejected_at)
+
+
+def _content(built: _Built) -> dict[str, object]:
+    """The object that `--json` prints."""
+    parts = built.storage.parts(built.config)
+    return {
+        "name": built.config.name,
+        "is_changed": not built.is_idle,
+        "changes": built.changes,
+        "snapshots": {
+            part: {"number": found.number, "uri": parts[part].uri, "splits": found.snapshot.splits}
+            for part, found in _snapshots(built.config, built.storage).items()
+        },
+        "warnings": [{"asset": one.name, "warning": text} for one in built.outcomes for text in one.warnings],
+        "faults": [
+            {"asset": one.name, "fault": text, "run": one.run_id} for one in built.failed for text in one.faults
+        ],
+    }
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[str]:
@@ -118,10 +176,10 @@ def _waiting_views(config: DatasetConfig, storage: StorageResource) -> Iterator[
             yield f"view {name}: waits for the table of the columns {' or '.join(awaited)}"
 
 
-def _check_siblings(config: DatasetConfig, path: Path) -> None:
+def _check_siblings(config: DatasetConfig, place: Place) -> None:
     """Raise if this data set shares with another one what two must not share. Invalid files of others are ignored."""
-    siblings, _ = load_each(path.parent)
-    if (fault := clash(path, config, siblings, REPOSITORY_ROOT)) is not None:
+    siblings, _ = load_each(place.yaml.parent)
+    if (fault := clash(place.yaml, config, siblings, place.root)) is not None:
         raise ConfigError(fault)
 
 
@@ -134,19 +192,6 @@ def _check_encoders(config: DatasetConfig, path: Path) -> None:
             raise ConfigError(f"{path}: latents[{number}] ({latents.name}).encoder: {error}") from error
         except HeadraceError:
             continue
-
-
-def _yaml_of(name: str, folder: Path | None) -> Path:
-    datasets = folder or datasets_folder()
-    if not datasets.is_dir():
-        raise ConfigError(f"{datasets}: no such folder of data sets; set HEADRACE_DATASETS or pass --datasets")
-    for suffix in (".yaml", ".yml"):
-        if (path := datasets / (name.removesuffix(suffix) + suffix)).is_file():
-            return path
-    known = sorted(path.stem for path in datasets.glob("*.y*ml"))
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise ConfigError(f"{name}: no such data set; {hint}{datasets} has {', '.join(known) or 'no YAML files'}")
 
 
 def _selected(dataset: ProjectDataset, runner: Runner, select: Sequence[str]) -> frozenset[dg.AssetKey]:
@@ -175,7 +220,7 @@ def _show(config: DatasetConfig, storage: StorageResource, console: Console) -> 
     if snapshots:
         show_snapshots(console, snapshots)
     for part, numbered in snapshots.items():
-        console.print(f"{part}: snapshot {numbered.number} in {parts[part].uri}", highlight=False, soft_wrap=True)
+        _say(console, f"{part}: snapshot {numbered.number} in {parts[part].uri}")
 
 
 def _held(config: DatasetConfig, storage: StorageResource) -> str:

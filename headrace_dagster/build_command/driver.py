@@ -5,7 +5,7 @@ killed, shards that were copied from another machine and an instance that was wi
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -23,12 +23,13 @@ from headrace.assemble.reconcile import (
 )
 from headrace.assemble.run_groups import grouped
 from headrace.assemble.staleness import plan_build
+from headrace.assemble.unchanged_shards import unchanged_manifests
 from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
-from headrace.format.manifests.manifests import newest_manifests
+from headrace.format.manifests.manifests import ManifestSummary, newest_manifests
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.sizes_file import has_true_sizes
 from headrace.format.snapshots.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
@@ -67,6 +68,7 @@ class DatasetBuild:
         progress: shows the progress.
         selected: the assets to bring up to date; others stay as they are.
         ledger: records the state of each kind of shards before it is built.
+        listed: URI of a shard folder → the number of runs when its manifests were listed, and their summaries.
     """
 
     dataset: ProjectDataset
@@ -75,6 +77,7 @@ class DatasetBuild:
     progress: TerminalProgress
     selected: frozenset[dg.AssetKey]
     ledger: Ledger
+    listed: dict[str, tuple[int, dict[str, ManifestSummary]]] = field(default_factory=dict)
 
     @property
     def config(self) -> DatasetConfig:
@@ -163,7 +166,7 @@ class DatasetBuild:
 
     def _column_parts(self, catalog: CatalogHeader) -> dict[str, "_Part"]:
         """The sets of columns whose rows are known, by name, for the newest audio manifests."""
-        output, audio = self.storage.output(self.config), newest_summaries(self.storage.audio(self.config))
+        output, audio = self.storage.output(self.config), self._summaries(self.storage.audio(self.config))
         parts = {}
         for name in self.config.column_sets:
             rows = rows_of_set(output, catalog, name)
@@ -192,7 +195,7 @@ class DatasetBuild:
         snapshot, before = newest_snapshot(audio), len(self.runner.outcomes)
         if snapshot is None:
             return
-        manifests = newest_summaries(audio)
+        manifests = self._summaries(audio)
         partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
         manifests = {name: manifests[name] for name in partitions}
         storage = self.storage.latents(self.config, latents.name)
@@ -234,6 +237,15 @@ class DatasetBuild:
         if not has_report(self.dataset, self.storage, self.runner.records):
             self.runner.materialize(key)
 
+    def _summaries(self, storage: Storage) -> dict[str, ManifestSummary]:
+        """`newest_summaries` of a shard folder. They are listed again after a run, which may have made others."""
+        now = self.runner.num_runs
+        when, found = self.listed.get(storage.uri, (-1, {}))
+        if when != now:
+            found = newest_summaries(storage)
+            self.listed[storage.uri] = now, found
+        return found
+
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
         """The newest snapshot of every part; None if one is missing."""
         found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
@@ -249,6 +261,10 @@ class DatasetBuild:
             also: columns that are joined to them, in the same run.
         """
         if part.key not in self.selected:
+            return
+        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
+        current = unchanged_manifests(part.storage, wanted, self._summaries(part.storage))
+        if current is not None and not self.runner.records.unrecorded(part.key, current):
             return
         before = self._before(part)
         self.ledger.put_down(part.key, part.storage, before, part.sources)
@@ -314,7 +330,7 @@ class DatasetBuild:
         if key not in self.selected:
             return
         newest = newest_snapshot(storage)
-        plan = plan_build(wanted, newest_summaries(storage))
+        plan = plan_build(wanted, self._summaries(storage))
         if (
             newest is not None
             and is_committed(newest, catalog, plan.current, audio_snapshot)

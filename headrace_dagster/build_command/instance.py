@@ -8,31 +8,43 @@ import dagster as dg
 import yaml
 
 from headrace.errors import ConfigError
-from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from headrace_dagster.resources.dagster_internals.instances import INVALID_HOME_ERRORS, quiet_instance
 from headrace_dagster.resources.dagster_internals.open_databases import keep_databases_open
 from headrace_dagster.resources.dagster_internals.run_databases import copy_run_databases
 
-_DEFAULT_HOME = REPOSITORY_ROOT / "dagster_home"
+_SETTINGS = Path(__file__).with_name("dagster.yaml")
 
 
-def open_instance() -> dg.DagsterInstance:
-    """The instance of `DAGSTER_HOME`, or of the repository's `dagster_home/`.
+def open_instance(default_home: Path) -> dg.DagsterInstance:
+    """The instance of `DAGSTER_HOME`, or of `default_home` if that is not set. Raises as `home_of`."""
+    home = home_of(default_home)
+    try:
+        instance = quiet_instance(home)
+    except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
+        raise _unusable(home, error) from error
+    copy_run_databases(instance)
+    keep_databases_open(instance)
+    return instance
 
-    A folder without a `dagster.yaml` gets a copy of the repository's.
+
+def home_of(default_home: Path) -> Path:
+    """The folder of `DAGSTER_HOME`, or `default_home`, to which the variable is then set. It is made if it is missing.
+
+    A folder without a `dagster.yaml` gets our settings.
 
     Raises:
         ConfigError: the path is not a folder, cannot be written, or its `dagster.yaml` is invalid.
     """
-    home = Path(os.environ.get("DAGSTER_HOME") or _DEFAULT_HOME).expanduser().resolve()
+    home = Path(os.environ.get("DAGSTER_HOME") or default_home).expanduser().resolve()
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
-            shutil.copyfile(_DEFAULT_HOME / "dagster.yaml", home / "dagster.yaml")
-        os.environ["DAGSTER_HOME"] = str(home)
-        instance = quiet_instance(home)
-    except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
-        raise ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}") from error
-    copy_run_databases(instance)
-    keep_databases_open(instance)
-    return instance
+            shutil.copyfile(_SETTINGS, home / "dagster.yaml")
+    except OSError as error:
+        raise _unusable(home, error) from error
+    os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+def _unusable(home: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"DAGSTER_HOME {home}: cannot be used as Dagster's home: {error}")

@@ -9,12 +9,11 @@ import dagster as dg
 
 from headrace.assemble.audio_counts import NO_AUDIO, AudioCounts
 from headrace_dagster.assets.column_checks import READ
-from headrace_dagster.assets.factory import build_assets, default_resources
+from headrace_dagster.assets.factory import build_assets
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.assets.regression_checks import DROPPED_AUDIO, NEW_REJECTS
 from headrace_dagster.assets.tags import HOST_TAG, range_tags
-from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 _INTERRUPTED = dg.DagsterExecutionInterruptedError.__name__
 
@@ -67,11 +66,12 @@ class Runner:
         self._catalog = dataset.keys.catalog
         self._before_run = before_run
         self._clock = clock
-        self._definitions = build_assets([dataset], {**default_resources(REPOSITORY_ROOT), **resources})
+        self._definitions = build_assets([dataset], resources)
         self._job = self._definitions.resolve_implicit_global_asset_job_def()
         self.records = AssetRecords(instance, self._definitions.resolve_asset_graph().asset_check_keys)
         self._config = {"loggers": {"console": {"config": {"log_level": log_level}}}}
         self.outcomes: list[RunOutcome] = []
+        self.num_runs = 0
 
     def materialize(
         self, key: dg.AssetKey, partition: str | None = None, also: Sequence[dg.AssetKey] = ()
@@ -138,6 +138,7 @@ class Runner:
     ) -> dg.ExecuteInProcessResult:
         """Run assets. Raises `KeyboardInterrupt` if Ctrl-C was pressed."""
         self._before_run()
+        self.num_runs += 1
         result = self._job.execute_in_process(
             run_config=self._config,
             instance=self.instance,

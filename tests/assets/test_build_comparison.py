@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from headrace_dagster.assets.build_comparison import BuildComparison, verdict
+from headrace_dagster.assets.build_comparison import BuildComparison, unchecked, verdict
 from tests.support.instances import memory_instance
 
 KEY, NUMBERS = dg.AssetKey(["a", "audio_shards"]), {"shards": 9}
@@ -32,10 +32,16 @@ def checked(instance, passed):
     instance.report_runless_asset_event(dg.AssetCheckEvaluation(KEY, "sound", passed, {}, partition="p"))
 
 
+def test_checks_of_a_step_that_made_nothing_pass_and_say_why():
+    specs = [dg.AssetCheckSpec(name, asset=KEY) for name in ("fits", "matches")]
+    found = [(one.check_name, one.asset_key, one.passed, one.description) for one in unchecked(specs, "not yet")]
+    assert found == [("fits", KEY, True, "not yet"), ("matches", KEY, True, "not yet")]
+
+
 def test_a_check_alone_reads_all_shards(instance):
     result = comparison(instance, None).verdict("sound", lambda: ["a: short"], NUMBERS)
     assert (result.passed, result.description) == (False, "a: short")
-    assert {name: value.value for name, value in result.metadata.items()} == {"shards": 9, "shards_read": 9}
+    assert {name: value.value for name, value in result.metadata.items()} == {"shards": 9}
 
 
 def test_what_the_build_has_compared_is_not_read(instance):
@@ -44,7 +50,6 @@ def test_what_the_build_has_compared_is_not_read(instance):
     assert {name: value.value for name, value in result.metadata.items()} == {
         "shards": 9,
         "shards_compared": 2,
-        "shards_read": 0,
     }
     checked(instance, passed=True)
     assert comparison(instance, 2).verdict("sound", not_called, NUMBERS).passed

@@ -131,7 +131,7 @@ def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
     index = graph.instance.get_latest_materialization_event(graph.keys.sizes_index).asset_materialization.metadata
     assert {"dagster/row_count", "audio_hours", "shard_bytes", "shards_table", "durations_picture"} <= set(shards)
     assert {"dagster/row_count", "dagster/column_schema", "audio_hours", "rejected"} <= set(catalog)
-    assert {"dagster/row_count", "shards", "samples", "audio_hours", "splits_table", "snapshot"} <= set(index)
+    assert {"dagster/row_count", "shards", "audio_hours", "splits_table", "snapshot"} <= set(index)
     assert "data:image/png;base64," in shards["waveforms_picture"].value
     assert len(shards["waveforms_picture"].value) + len(shards["durations_picture"].value) < 40_000
 

@@ -18,7 +18,6 @@ def test_shards_are_counted_as_written_reused_or_removed():
     assert found == {
         "dagster/row_count": 7,
         "manifest": 7,
-        "samples": 7,
         "rejected": 1,
         "shard_bytes": 150,
         "shards": 2,

@@ -57,7 +57,7 @@ def test_latents_show_speed_padding_device_dtype_and_bytes(graph):
     assert 0 < found["device_busy_share"] <= 1
     assert found["dtype"] == "bfloat16"
     assert found["shard_bytes"] > 0
-    assert found["samples"] == 3
+    assert found["dagster/row_count"] == 3
     assert "encoded alone, a frame differs by" in found["independent_of_batch"]
     assert "cpu" in found["devices"] or "cuda" in found["devices"]
     assert ("gpu_memory_peak_bytes" in found) == ("cuda" in found["devices"])

@@ -1,5 +1,6 @@
 """Metadata of assets and checks: one style of names, all of them in docs/operations.md."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -22,7 +23,6 @@ SOMETIMES = {
     "kept_share": "of a view",
     "kept_picture": "of a view",
     "samples_chosen": "of a view",
-    "samples_drawn": "of a view",
     "gpu_memory_peak_bytes": "on a GPU",
     "pictures_missing": "of damaged shards",
     "page_link": "with HEADRACE_REPORT_URL",
@@ -71,6 +71,28 @@ def _entries(instance):
             found = about.materialization if event.is_step_materialization else about
             for name, value in found.metadata.items():
                 yield re.sub(r"^(audio|latents_mel)_(?!hours)", "<part>_", name), type(value)
+
+
+def twice(text):
+    """Pairs of names that a dict of a module gives one value, as in `{"rows": n, "samples": n}`."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Dict):
+            names = {}
+            for name, value in zip(node.keys, node.values, strict=True):
+                if name is not None and not isinstance(value, ast.Constant):
+                    names.setdefault(ast.unparse(value), []).append(ast.unparse(name))
+            found += [pair for pair in names.values() if len(pair) > 1]
+    return found
+
+
+@pytest.mark.parametrize("module", sorted(Path("assets").glob("*.py")), ids=str)
+def test_no_value_has_two_names(module):
+    assert twice(module.read_text()) == []
+
+
+def test_a_value_with_two_names_is_found():
+    assert twice("x = {'a': n.m, **y, 'b': n.m, 'c': 0, 'd': 0}") == [["'a'", "'b'"]]
 
 
 def test_every_name_is_in_the_document_and_every_name_there_is_shown(shown):

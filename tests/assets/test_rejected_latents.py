@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.fixture
 def instance(monkeypatch):
     found = memory_instance()
-    monkeypatch.setattr("headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(found))
+    monkeypatch.setattr("headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(found))
     return found
 
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
+from headrace.stores.storage import LocalStorage
 from headrace.verification.shard_check import Fault
 from headrace.verification.verify import Verdict
 from headrace_dagster.assets import verification
-from headrace_dagster.assets.verification import _Report, _result, checked_on_workers
+from headrace_dagster.assets.keys import DatasetKeys
+from headrace_dagster.assets.verification import _lost_parts, _Report, _result, checked_on_workers
 
 
 class FakeWorkers:
@@ -52,6 +54,24 @@ def test_faults_fail_the_run_and_twenty_are_listed():
     assert message.startswith("25 faults in 30 shards; delete the damaged shards and build them again:\n0.tar: damaged")
     assert "19.tar" in message
     assert "20.tar" not in message
+
+
+PARTS = {"latents/crepe": "crepe_sizes_index", "columns/moods": "moods_columns_index", "views/loud": "loud_view"}
+
+
+@pytest.mark.parametrize("was_built", [True, False])
+@pytest.mark.parametrize("folder", PARTS)
+def test_a_folder_of_the_yaml_that_was_built_and_is_gone_is_a_fault(tmp_path, folder, was_built):
+    for name in PARTS.keys() - {folder}:
+        (tmp_path / name / "snapshots").mkdir(parents=True)
+        (tmp_path / name / "snapshots/00000001.json").write_bytes(b"{}")
+    config = SimpleNamespace(latents=[SimpleNamespace(name="crepe")], column_sets=["moods"], views={"loud": None})
+    built = {dg.AssetKey(["birds", name]) for part, name in PARTS.items() if was_built or part != folder}
+    instance = SimpleNamespace(get_latest_materialization_event=lambda key: key if key in built else None)
+    dataset = SimpleNamespace(config=config, keys=DatasetKeys(("birds",)))
+    found = list(_lost_parts(dataset, LocalStorage(tmp_path), instance))
+    assert [fault.where for fault in found] == [str(tmp_path / folder)] * was_built
+    assert all(f"materialize birds/{PARTS[folder]} again" in fault.what for fault in found)
 
 
 def test_a_line_says_how_far_it_is_at_most_every_ten_seconds(monkeypatch):

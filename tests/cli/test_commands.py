@@ -10,11 +10,11 @@ import pytest
 import zstandard
 
 from headrace import cli
+from headrace.exports.mark import MARK
 from headrace.format.indexes.index import index_name
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.versioned_json import versioned_bytes
 from headrace.stores.storage import LocalStorage
-from headrace.upkeep.export_mark import MARK
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.plain.test_loader import members_of, write_tar

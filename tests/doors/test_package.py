@@ -1,12 +1,20 @@
 """`pip install` of a checkout installs the complete library and nothing else of the checkout."""
 
+import json
 import os
+import signal
 import subprocess
 import sys
+import sysconfig
+import time
+import urllib.request
+import venv
 from pathlib import Path
 
 import pytest
 
+from headrace.testing import write_corpus
+from tests.support.ports import reserved_port
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.wheels import ROOT, unpacked_wheel
 
@@ -28,7 +36,7 @@ def installed(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_contains_every_module_and_nothing_else(installed):
     def files(root, package):
-        paths = (path for path in _walk(root / package) if path.suffix in {".py", ".typed"})
+        paths = (path for path in _walk(root / package) if path.suffix in {".py", ".typed", ".yaml"})
         return {str(path.relative_to(root)) for path in paths}
 
     for package in ("headrace", "headrace_dagster"):
@@ -57,3 +65,75 @@ def test_a_training_job_reads_with_the_installed_wheel(installed, tmp_path):
     where, *keys = done.stdout.split()
     assert Path(where).is_relative_to(installed)
     assert sorted(keys) == sorted(clip.key for clip in clips(4))
+
+
+@pytest.fixture(scope="module")
+def environment(installed, tmp_path_factory):
+    """The Python of an environment in which the wheel is installed beside the packages of this one."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (wheel,) = installed.parent.glob("headrace-*.whl")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin/python")]
+    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    return folder / "bin"
+
+
+@pytest.mark.slow
+def test_a_first_build_needs_the_installed_wheel_and_a_file(environment, tmp_path):
+    write_corpus(tmp_path)
+    (tmp_path / "tiny.yaml").write_text("source: {uri: recordings, settle_seconds: 0}\noutput: {uri: output}\n")
+    command = [str(environment / "headrace"), "build", "tiny.yaml", "--json"]
+    variables = {name: value for name, value in os.environ.items() if name not in {"DAGSTER_HOME", "PYTHONPATH"}}
+    for is_changed in (True, False):
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["is_changed"] is is_changed
+        assert found["snapshots"]["audio"]["splits"]["train"]["num_samples"] == 4
+    assert (tmp_path / ".headrace/dagster/dagster.yaml").is_file()
+    imported = "import headrace, headrace_dagster; print(headrace.__file__, headrace_dagster.__file__)"
+    done = subprocess.run(
+        [str(environment / "python"), "-c", imported], cwd=tmp_path, env=variables, capture_output=True, check=True
+    )
+    assert done.stdout.count(str(environment.parent).encode()) == 2
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_lists_its_commands(environment):
+    done = subprocess.run([str(environment / "headrace"), "--help"], capture_output=True, text=True, check=True)
+    assert "bring a data set up to date" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_web_interface_of_one_file_builds_its_data_set_by_itself(environment, tmp_path):
+    write_corpus(tmp_path)
+    content = {"source": {"uri": "recordings", "settle_seconds": 0}, "output": {"uri": "output"}}
+    content |= {"splits": {"train": 1.0}, "shards": {"partitions": {"train": 1}}}
+    (tmp_path / "tiny.yaml").write_text(json.dumps(content))
+    (tmp_path / "other.yaml").write_text("not: a data set\n")
+    with reserved_port() as port:
+        _watch_over(environment, tmp_path, port)
+
+
+def _watch_over(environment, tmp_path, port):
+    command = [str(environment / "headrace"), "ui", "tiny.yaml", "--port", str(port)]
+    variables = {name: value for name, value in os.environ.items() if name not in {"DAGSTER_HOME", "PYTHONPATH"}}
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=log, stderr=log, start_new_session=True)
+    try:
+        sizes = tmp_path / "output/audio/sizes.json"
+        deadline = time.monotonic() + 500
+        while not sizes.exists() and server.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.5)
+        assert sum(json.loads(sizes.read_bytes()).values()) == 4, (tmp_path / "log").read_text()[-3000:]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info") as answer:
+            assert "dagster_webserver_version" in json.load(answer)
+    finally:
+        server.send_signal(signal.SIGINT)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.pid, signal.SIGKILL)
+            server.wait()

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from headrace.format.typed_json import json_value, shown, typed
+from headrace.errors import FormatError
+from headrace.format.typed_json import json_value, sample_json, shown, typed
 
 
 class Colour(StrEnum):
@@ -85,3 +86,24 @@ def test_values_are_shown_in_a_few_characters():
     values = [[1, 2], {}, 10**100, None, True]
     assert [shown(value) for value in values] == ["a list of 2", "an object of 0", "1e+100", "None", "True"]
     assert shown("x" * 100) == f"'{'x' * 59}…"
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+NOT_SAMPLES = {
+    "cut off": (b'{"a": ', "Expecting value"),
+    "not UTF-8": (b'{"a": "\xff"}', "can't decode"),
+    "too deep": (DEEP, "brackets are nested too deeply"),
+    "a list": (b"[1]", "expected an object, found a list of 1"),
+    "facts are text": (b'{"headrace": "x"}', "expected an object, found 'x'"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_SAMPLES)
+def test_the_json_of_a_sample_is_an_object_or_an_error_that_names_the_sample(case):
+    text, words = NOT_SAMPLES[case]
+    with pytest.raises(FormatError, match=rf"s\.tar: sample 'k': its \.json is not valid \(.*{words}"):
+        sample_json(text, "s.tar", "k")
+
+
+def test_the_json_of_a_sample_is_read():
+    assert sample_json(b'{"headrace": {"a": 1}, "b": 2}', "s.tar", "k") == {"headrace": {"a": 1}, "b": 2}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.testing import write_corpus
+from tests.support.live import DagsterDev
 from tests.support.wheels import ROOT, unpacked_wheel
 
 DOCUMENT = (ROOT / "docs/dagster.md").read_text()
@@ -115,3 +116,41 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
+
+
+SENSOR = """query($name: String!) { sensorOrError(sensorSelector: {repositoryLocationName: "corpora",
+  repositoryName: "__repository__", sensorName: $name}) { ... on Sensor { sensorState { status } } } }"""
+
+
+@pytest.mark.slow
+def test_a_data_set_is_switched_off_in_the_running_instance(environment, project):
+    """The commands of the document stop the sensors of `dg dev`; the same commands with `-m` stop nothing."""
+    environment = {**environment, "PYTHONPATH": str(project / "src")}
+    files = dict(text.split("\n", 1) for text in re.findall(r"```yaml\n# (.*?)```", DOCUMENT, re.DOTALL))
+    for path in ("src/corpora/defs/birds/defs.yaml", "workspace.yaml"):
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(files[path])
+    stops = re.findall(r"^dagster sensor stop .*$", DOCUMENT, re.MULTILINE)
+    names = [command.split()[3] for command in stops]
+    assert names == ["birds_source_changes", "birds_stale_partitions"]
+    server = DagsterDev(project.parent, project, variables=environment)
+    server.command, server.place = [str(Path(environment["VIRTUAL_ENV"], "bin/dg")), "dev"], project
+    environment["DAGSTER_HOME"] = str(server.home)
+
+    def statuses():
+        states = [server.query(SENSOR, name=name)["sensorOrError"] for name in names]
+        return [state["sensorState"]["status"] for state in states]
+
+    server.start()
+    try:
+        assert statuses() == ["RUNNING", "RUNNING"]
+        for command in stops:
+            run(command.replace("-w workspace.yaml", "-m corpora.definitions"), project, environment)
+        assert statuses() == ["RUNNING", "RUNNING"]
+        for command in stops:
+            run(command, project, environment)
+        assert statuses() == ["STOPPED", "STOPPED"]
+        run(stops[0].replace(" stop ", " start "), project, environment)
+        assert statuses() == ["RUNNING", "STOPPED"]
+    finally:
+        server.stop()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headrace.locate.no_shards import meant_latents, no_audio, no_samples, no_shards, no_snapshots
-from headrace.stores.storage import LocalStorage, open_storage
+from headrace.locate.no_shards import no_audio, no_samples, no_shards, no_snapshots, parts_beside
+from headrace.stores.storage import LocalStorage
 
 
 def test_a_missing_folder_a_file_and_an_empty_folder_have_messages_of_their_own(tmp_path):
@@ -41,12 +41,12 @@ def test_a_pattern_that_matches_nothing_is_told_from_a_folder(tmp_path):
     assert "x/*.tar: no tars match; " in str(no_shards("x/*.tar", LocalStorage(tmp_path)))
 
 
-def test_latents_of_the_same_name_beside_the_audio_are_suggested(tmp_path):
-    (tmp_path / "latents/crepe").mkdir(parents=True)
-    audio = LocalStorage(tmp_path / "audio")
-    assert meant_latents(LocalStorage(tmp_path / "crepe"), audio) == f"; did you mean {tmp_path}/latents/crepe?"
-    assert meant_latents(LocalStorage(tmp_path / "mel"), audio) == ""
-    assert meant_latents(open_storage("memory://"), audio) == ""
+def test_the_parts_beside_one_that_is_not_there_are_listed(tmp_path):
+    for name in ("mel", "crepe"):
+        (tmp_path / "latents" / name).mkdir(parents=True)
+        (tmp_path / "latents" / name / "sizes.json").write_text("{}")
+    assert parts_beside(f"{tmp_path}/latents/cripe/", None) == "; there are crepe, mel"
+    assert parts_beside(f"{tmp_path}/views/loud", None) == f"; {tmp_path}/views is empty: build it first"
 
 
 def test_the_other_errors_name_what_was_asked_for(tmp_path):

@@ -1,11 +1,13 @@
 """URIs in a data set's YAML resolve to folders."""
 
 import io
+import itertools
 import tempfile
 
 import polars as pl
 import pytest
 
+from headrace.catalog.tables.metadata_files import in_memory
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
 from headrace.stores.storage import open_storage
@@ -133,3 +135,31 @@ def test_a_parquet_table_in_a_bucket_is_copied_for_as_long_as_it_is_used(s3_serv
     assert len(list(tmp_path.glob("headrace-*"))) == 1
     del table
     assert not list(tmp_path.glob("headrace-*"))
+
+
+def test_files_of_a_pattern_that_come_change_and_go_change_the_stamps(storage, tmp_path):
+    """By these stamps the sensor sees that a scan is due; the files are no recordings."""
+    folder = tmp_path / "root/birds"
+    (folder / "m").mkdir(parents=True)
+    (folder / "a.wav").write_bytes(b"x")
+    source = {"uri": "birds", "metadata": ["m/*.csv", "birds/extra.csv"]}
+    config = DatasetConfig(name="birds", source=source, output={"uri": "birds/out"})
+    seen = []
+    for name, text in [("m/b.csv", "path\n"), ("extra.csv", "path\n"), ("m/a.csv", "path\n"), ("m/b.csv", "path\na\n")]:
+        (folder / name).write_text(text)
+        seen.append(storage.table_stamps(config))
+        assert [path for chunk in storage.source(config).list() for path in chunk.path] == ["a.wav"]
+    (folder / "m/b.csv").unlink()
+    seen.append(storage.table_stamps(config))
+    assert all(one != other for one, other in itertools.pairwise(seen))
+    assert list(seen[-1]) == ["birds/extra.csv", "m/a.csv"]
+
+
+def test_tables_of_one_name_in_several_folders_of_a_bucket_are_one_table(s3_server, monkeypatch, storage):
+    bucket = new_bucket(s3_server, monkeypatch)
+    for folder in "ab":
+        open_storage(f"{bucket}/t").write(f"{folder}/m.csv", f"path,v\n{folder}.wav,{folder}\n".encode())
+    source = {"uri": f"{bucket}/t", "metadata": "*/m.csv"}
+    config = DatasetConfig(name="birds", source=source, output={"uri": f"{bucket}/out"})
+    assert in_memory(storage.metadata(config)).rows() == [("a.wav", "a"), ("b.wav", "b")]
+    assert [path for chunk in storage.source(config).list() for path in chunk.path] == []

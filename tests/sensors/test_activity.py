@@ -159,7 +159,9 @@ def test_attempts_of_runs_of_several_partitions_count_for_each_token():
     first, second = work_tags(2)
     now = time.time()
     instance = Tagged(record(ended=now, **{first: "a", second: "b"}), record(ended=now, **{first: "b"}))
-    assert {token: found.count for token, found in activity.attempts_at(instance, ["a", "b"], 2).items()} == {
+    assert {
+        token: found.count for token, found in activity.attempts_at(instance, ["a", "b"], work_tags(2)).items()
+    } == {
         "a": 1,
         "b": 2,
     }

@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from headrace.assemble.waves import Attempts
-from headrace_dagster.assets.tags import PARTITION_TAG, WORK_TAG, range_tags, work_tags
+from headrace_dagster.assets.tags import DATASET_TAG, PARTITION_TAG, WORK_TAG, range_tags, work_tags
 from headrace_dagster.sensors.activity import with_run
 from tests.support.built import SettledDaemon
 from tests.support.daemons import Daemon
@@ -115,14 +115,85 @@ def test_a_cancelled_closing_run_waits(daemon):
     assert daemon.reasons["stale_partitions"] == f"finish: {WAITS}"
 
 
-def test_a_cancelled_scan_waits_until_the_source_changes(daemon):
+SCAN = dg.AssetKey(["tones", "catalog"])
+
+
+def scan_by_hand(daemon, _):
+    cancel(daemon, [SCAN], {})
+
+
+def scan_by_the_schedule(daemon, _):
+    cancel(daemon, [SCAN], {DATASET_TAG: "tones"})
+
+
+def scan_and_snapshot_by_hand(daemon, _):
+    cancel(daemon, [SCAN, LAST], {})
+
+
+def scan_and_partition_by_hand(daemon, _):
+    cancel(daemon, [SCAN, AUDIO], {PARTITION_TAG: "train-0000"})
+
+
+def everything_by_hand(daemon, _):
+    run = daemon.instance.create_run_for_job(daemon.job)
+    assert run.asset_selection is None
+    daemon.instance.report_run_canceled(run)
+
+
+def scan_by_a_job_of_the_project(daemon, _):
+    """A job that somebody defined for the asset: its runs name no selection."""
+    graph = daemon.definitions.resolve_asset_graph()
+    job = dg.define_asset_job("nightly", selection=[SCAN]).resolve(graph, resource_defs=daemon.job.resource_defs)
+    run = daemon.instance.create_run_for_job(job)
+    assert run.asset_selection is None
+    daemon.instance.report_run_canceled(run)
+
+
+SCANS = [
+    *(by_the_sensor, started_again_by_hand, scan_by_hand, scan_by_the_schedule, scan_and_snapshot_by_hand),
+    *(scan_and_partition_by_hand, everything_by_hand, scan_by_a_job_of_the_project),
+]
+
+
+@pytest.mark.parametrize("how", SCANS)
+def test_a_cancelled_scan_waits_until_the_source_changes(daemon, how):
     daemon.project.write_tone("tone001", hz=999)
     (request,) = daemon.tick("source_changes")
-    by_the_sensor(daemon, request)
+    how(daemon, request)
+    daemon.tick("stale_partitions")  # notes the work of the other assets of the run
     assert daemon.tick("source_changes") == []
     assert daemon.reasons["source_changes"] == f"the scan was {WAITS}"
     daemon.project.write_tone("tone002", hz=999)
     assert len(daemon.tick("source_changes")) == 1
+
+
+@pytest.mark.parametrize("how", SCANS[2:])
+def test_a_scan_that_was_cancelled_when_nothing_had_changed_holds_nothing(daemon, how):
+    assert daemon.tick("source_changes") == []
+    how(daemon, None)
+    assert daemon.tick("source_changes") == []
+    daemon.project.write_tone("tone001", hz=999)
+    assert len(daemon.tick("source_changes")) == 1
+
+
+def test_a_scan_that_somebody_starts_ends_the_wait(daemon):
+    daemon.project.write_tone("tone001", hz=999)
+    daemon.tick("source_changes")
+    scan_by_hand(daemon, None)
+    assert daemon.tick("source_changes") == []
+    assert daemon.run(dg.RunRequest(asset_selection=[SCAN])).success
+    assert daemon.tick("source_changes") == []
+    assert daemon.reasons["source_changes"] == "no change"
+
+
+def test_a_scan_of_another_data_set_holds_nothing(daemon):
+    daemon.project.write_tone("tone001", hz=999)
+    run = daemon.instance.create_run_for_job(daemon.job, asset_selection={SCAN})
+    others = dg.AssetKey(["birds", "catalog"])
+    daemon.instance.report_run_canceled(run)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace_dagster.sensors.cancelled_runs.assets_of", lambda *_: frozenset({others}))
+        assert len(daemon.tick("source_changes")) == 1
 
 
 def test_runs_that_were_cancelled_before_the_change_hold_nothing(daemon):

@@ -88,6 +88,23 @@ def test_verify_passes_before_the_first_snapshot_and_fails_when_all_are_gone(pro
     assert not run(verify_job(project.dataset()), graph.instance).success
 
 
+def test_verify_misses_a_whole_folder_that_was_built(project):
+    project.write_yaml(views={"long": {"where": "duration_seconds > 0"}})
+    graph = Graph(project)
+    graph.build()
+    for partition in graph.partitions:
+        assert graph.run(graph.keys.columns("metadata"), partition).success
+    for key in (graph.keys.columns_index("metadata"), graph.keys.view("long")):
+        assert graph.run(key).success
+    assert run(verify_job(project.dataset()), graph.instance).success
+    for folder in ("views", "columns"):
+        shutil.rmtree(project.output / folder)
+    result = run(verify_job(project.dataset()), graph.instance)
+    message = next(e.step_failure_data.user_failure_data.description for e in result.all_events if e.is_step_failure)
+    for folder in ("views/long", "columns/metadata"):
+        assert f"{project.output / folder}: no snapshot is there" in message
+
+
 def test_gc_keeps_what_readers_see(project):
     graph = Graph(project)
     graph.build()

@@ -10,7 +10,7 @@ from headrace.config.dataset import DatasetConfig
 from headrace.sources.source_changes import SourceDifference
 from headrace_dagster.assets.events import INPUTS_TAG
 from headrace_dagster.assets.project_dataset import ProjectDataset
-from headrace_dagster.assets.tags import DATASET_TAG, WORK_TAG
+from headrace_dagster.assets.tags import DATASET_TAG, SCAN_TAG
 from headrace_dagster.sensors import source_changes
 from headrace_dagster.sensors.activity import ActiveRun
 from tests.support.instances import memory_instance
@@ -79,7 +79,9 @@ def project(instance, monkeypatch):
         "source_difference": fake.source_difference,
         "active_runs": lambda instance, dataset: fake.runs[:1],
         "pending_runs": lambda instance, graph: fake.runs[1:],
-        "attempts_at": lambda _, tokens: {token: found for token, found in fake.attempts.items() if token in tokens},
+        "attempts_at": lambda _, tokens, _tags: {
+            token: found for token, found in fake.attempts.items() if token in tokens
+        },
         "time": SimpleNamespace(time=lambda: fake.now, time_ns=lambda: round(fake.now * NS)),
     }
     for name, value in replaced.items():
@@ -124,12 +126,12 @@ def test_a_changed_source_is_scanned_first_and_its_work_has_a_token(project):
     project.difference = CHANGED
     request = project.tick()
     assert request.asset_selection == [KEYS.catalog]
-    assert request.tags == {DATASET_TAG: "birds", WORK_TAG: request.tags[WORK_TAG], "dagster/priority": "1"}
-    tokens = {request.tags[WORK_TAG]}
+    assert request.tags == {DATASET_TAG: "birds", SCAN_TAG: request.tags[SCAN_TAG], "dagster/priority": "1"}
+    tokens = {request.tags[SCAN_TAG]}
     project.difference = SourceDifference(is_changed=True, num_waiting=0, digest="other")
-    tokens.add(project.tick().tags[WORK_TAG])
+    tokens.add(project.tick().tags[SCAN_TAG])
     project.made = "run2"
-    tokens.add(project.tick().tags[WORK_TAG])
+    tokens.add(project.tick().tags[SCAN_TAG])
     assert len(tokens) == 3
     assert project.cursor is None
 
@@ -187,7 +189,7 @@ def test_without_a_catalog_the_scan_does_not_wait_for_the_listing(project):
     project.held = "held"
     assert project.tick() == "held"
     project.held = None
-    assert project.tick().tags[WORK_TAG]
+    assert project.tick().tags[SCAN_TAG]
 
 
 def test_a_listing_is_not_compared_with_a_catalog_that_was_made_meanwhile(project, monkeypatch):
@@ -252,10 +254,10 @@ def test_a_data_set_that_is_held_is_not_scanned(project):
 
 def test_a_failed_scan_is_tried_again_after_a_wait(project):
     project.difference = CHANGED
-    token = project.tick().tags[WORK_TAG]
+    token = project.tick().tags[SCAN_TAG]
     project.attempts = {token: Attempts(1, 14.0), "other": Attempts(9, 0.0)}
     assert project.tick() == "the scan failed: backing off"
     project.attempts = {token: Attempts(1, 15.0)}
-    assert project.tick().tags[WORK_TAG] == token
+    assert project.tick().tags[SCAN_TAG] == token
     project.attempts = {token: Attempts(3, 1e9)}
     assert project.tick() == "the scan failed: resting"

@@ -135,7 +135,7 @@ def test_a_bucket_is_built_and_watched_like_a_folder(tmp_path, s3_server, monkey
     def run(project):
         monkeypatch.setattr(
             "headrace_dagster.build_command.command.open_instance",
-            lambda: contextlib.nullcontext(instances[project.folder]),
+            lambda _: contextlib.nullcontext(instances[project.folder]),
         )
         return build.main(["tones", "--datasets", str(project.datasets)])
 

@@ -62,14 +62,7 @@ class TestByteRanges(CorpusContract):
         return ItemCorpus(str(folder), PackItems(str(folder)))
 
     def change(self, folder):
-        self._pack(
-            folder,
-            "one",
-            {
-                "a": b"firsT" * 40,
-                "b": b"second" * 30,
-            },
-        )
+        self._pack(folder, "one", {"a": b"firsT" * 40, "b": b"second" * 30})
         return Change("one.pack/a", frozenset({"one.pack/b"}))
 
     def harm(self, folder):

@@ -10,9 +10,9 @@ from headrace.catalog.stored.header import HEADER_PATH
 from headrace.catalog.stored.parts import existing_catalog
 from headrace.cli import main
 from headrace.errors import NotFoundError, StorageError
+from headrace.exports.exporting import export_snapshot
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
-from headrace.upkeep.export import export_snapshot
 from headrace.upkeep.gc import collect, find_garbage, find_leftovers
 from tests.support.builds import twenty_clips
 from tests.support.failing_disks import FAILED
@@ -73,7 +73,7 @@ def test_if_the_deletion_record_cannot_be_written_gc_deletes_nothing(output, fai
 
 
 def test_an_error_when_exporting_a_shard_names_it(output, tmp_path, fail, capsys):
-    fail("replace", "plain/.train_")
+    fail("replace", "plain/.headrace-export/train_")
     assert main(["export", str(output), str(tmp_path / "plain")]) == 1
     assert FAILED in capsys.readouterr().err
 

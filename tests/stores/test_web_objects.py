@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores import web_objects
-from headrace.stores.web_objects import NoRangesError, is_odd, read_range, read_whole, size_of
+from headrace.stores.web_objects import NoRangesError, is_odd, read_range, read_whole, size_and_tag
 
 URL = "http://host/a.tar"
 BLOB = bytes(range(100))
@@ -54,13 +54,13 @@ def test_a_server_without_ranges_is_an_error_with_the_ways_out(answer):
 
 def test_the_size_comes_from_the_range_the_length_or_the_bytes_themselves(answer):
     answer(206, BLOB[:1], Content_Range="bytes 0-0/100")
-    assert size_of(URL, 1.0) == 100
+    assert size_and_tag(URL, 1.0)[0] == 100
     answer(200, Content_Length="100")
-    assert size_of(URL, 1.0) == 100
+    assert size_and_tag(URL, 1.0)[0] == 100
     answer(200)
-    assert size_of(URL, 1.0) == 100
+    assert size_and_tag(URL, 1.0)[0] == 100
     answer(206, Content_Range="bytes 0-0/*", Content_Length="1")
-    assert size_of(URL, 1.0) == 100
+    assert size_and_tag(URL, 1.0)[0] == 100
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,12 @@ def test_only_the_latents_that_a_snapshot_lacks_are_said_to_be_missing(tmp_path)
     assert StreamingDataset(remote=f"{tmp_path}/audio", latents=latents).size == len(SAMPLES)
 
 
-def test_the_name_of_latents_without_their_folder_gives_an_error_with_the_folder(tmp_path):
+def test_latents_are_named_as_columns_are(tmp_path):
     write_dataset(tmp_path, {"train": SAMPLES}, latents=True)
-    with pytest.raises(NoShardsError, match=rf"crepe is not there .*; did you mean {tmp_path}/latents/crepe\?$"):
-        StreamingDataset(remote=tmp_path / "audio", latents=["crepe"])
+    named = [StreamingDataset(remote=tmp_path / part, latents=["crepe"]) for part in ("", "audio")]
+    assert all("encoder_hidden" in dataset[0] for dataset in named)
+    with pytest.raises(NoShardsError, match=r"latents/cripe is not there.*; there are crepe$"):
+        StreamingDataset(remote=tmp_path / "audio", latents=["cripe"])
 
 
 def test_streams_that_join_other_latents_are_named_with_them(tmp_path):

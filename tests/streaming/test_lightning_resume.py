@@ -3,6 +3,8 @@
 import contextlib
 import itertools
 import pickle
+import sys
+import types
 from importlib.metadata import entry_points
 
 import pytest
@@ -168,6 +170,46 @@ def test_the_callback_travels_to_processes_that_lightning_starts():
     copy = pickle.loads(pickle.dumps(callback))
     assert copy._states == ({"epoch": 1},)
     assert isinstance(copy, lightning.Callback)
+
+
+class OtherCallback:
+    """The base of callbacks under the other name."""
+
+    def setup(self, *_):
+        raise AssertionError("the hook of Headrace comes first")
+
+
+@pytest.fixture
+def both_names(monkeypatch):
+    """Lightning as it is when a process has imported it under both names, which are two packages."""
+    for name in ("lightning", "lightning.pytorch", "lightning.pytorch.callbacks"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    sys.modules["lightning.pytorch.callbacks"].Callback = OtherCallback
+
+
+def test_a_trainer_of_either_name_accepts_the_callback(both_names):
+    (callback,) = callbacks()
+    for one in (callback, pickle.loads(pickle.dumps(callback))):
+        assert isinstance(one, lightning.Callback)
+        assert isinstance(one, OtherCallback)
+        one.setup(object(), None, "validate")
+
+
+@pytest.mark.parametrize("name", ["pytorch_lightning", "lightning.pytorch"])
+def test_under_one_name_the_other_is_not_imported(both_names, monkeypatch, name):
+    other = {"pytorch_lightning": "lightning.pytorch", "lightning.pytorch": "pytorch_lightning"}[name]
+    monkeypatch.delitem(sys.modules, other)
+    (callback,) = callbacks()
+    assert isinstance(callback, lightning.Callback) == (name == "pytorch_lightning")
+    assert isinstance(callback, OtherCallback) == (name == "lightning.pytorch")
+    assert other not in sys.modules
+
+
+def test_a_process_that_was_started_imports_the_packages_of_the_callback(both_names, monkeypatch):
+    (callback,) = callbacks()
+    sent = pickle.dumps(callback)
+    monkeypatch.setattr("headrace.streaming.lightning_resume._LIGHTNING", ())
+    assert isinstance(pickle.loads(sent), lightning.Callback)
 
 
 def test_a_batch_that_failed_comes_again(dataset_folder, tmp_path, order):

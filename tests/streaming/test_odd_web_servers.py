@@ -1,21 +1,25 @@
 """Web servers and proxies that answer oddly: what they hold is read, or an error names the way out."""
 
 import contextlib
+import json
 import os
+import pickle
 import re
 import shutil
 import tempfile
 import threading
+import traceback
 import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from headrace import StreamingDataset, webdataset_loader
-from headrace.errors import ConfigError, StorageError
+from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
+from headrace.cli import main
+from headrace.errors import ConfigError, HeadraceError, StorageError
 from headrace.stores.retry_policy import RetryPolicy
-from headrace.stores.storage import Transfer, open_storage
+from headrace.stores.storage import ObjectStorage, Transfer, open_storage
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.streaming.shards.test_foreign import keys, write_tar
@@ -47,11 +51,15 @@ class Odd(BaseHTTPRequestHandler):
     def do_GET(self):
         self._answer(with_body=True)
 
+    def _is_signed(self, query):
+        wanted = {"signed": SIGNATURES[0], "signed anew": SIGNATURES[1]}
+        return all(query == wanted[odd] for odd in self.odd & wanted.keys())
+
     def _answer(self, *, with_body):
         path, _, query = self.path.partition("?")
         type(self).requests.append((self.command, self.headers.get("Range")))
         file = self.folder / path.lstrip("/")
-        if not file.is_file() or ("signed" in self.odd and query != "signature=a%2Bb&x=1"):
+        if not file.is_file() or not self._is_signed(query):
             self.send_error(404 if not file.is_file() else 403)
             return
         blob, headers, status = file.read_bytes(), {"Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}, 200
@@ -158,9 +166,97 @@ def test_a_signed_url_is_read_by_the_plain_loader_and_its_signature_is_in_no_mes
     signed = f"{web('signed')[1]}/train-0.tar?signature=a%2Bb&x=1"
     loader = webdataset_loader(signed, batch_size=None)
     assert sorted(sample["__key__"] for sample in loader) == TRAIN[:4]
-    with pytest.raises(ConfigError, match=r"train-0\.tar\?….*webdataset_loader.*s3://") as caught:
-        StreamingDataset(remote=signed, batch_size=1)
-    assert "signature" not in str(caught.value)
+
+
+SIGNATURES = ("signature=a%2Bb&x=1", "signature=new&x=2")
+
+
+@pytest.mark.parametrize("odd", READ, ids=" and ".join)
+def test_signed_urls_are_streamed_whatever_the_server_answers(web, tmp_path, odd):
+    _, url = web("signed", *odd)
+    remotes = [Stream(remote=f"{url}/train-{number}.tar?{SIGNATURES[0]}") for number in range(2)]
+    dataset = StreamingDataset(streams=remotes, batch_size=1, local=str(tmp_path / "cache"))
+    assert sorted(sample["__key__"] for sample in dataset) == TRAIN
+
+
+def test_a_new_signature_finds_the_cached_shard_and_the_saved_state(web, tmp_path):
+    handler, url = web("signed")
+    signed = [f"{url}/train-0.tar?{query}" for query in SIGNATURES]
+    first = StreamingDataset(remote=signed[0], batch_size=1, local=str(tmp_path / "cache"), shuffle=True)
+    loader = iter(StreamingDataLoader(first, num_threads=1))
+    delivered = [next(loader)["keys"][0]]
+    state = first.state_dict()
+    first.prepare_shard(0)
+    handler.odd = frozenset({"signed anew"})
+    handler.requests.clear()
+    second = StreamingDataset(remote=signed[1], batch_size=1, local=str(tmp_path / "cache"), shuffle=True)
+    second.load_state_dict(state)
+    delivered += [batch["keys"][0] for batch in StreamingDataLoader(second, num_threads=1)]
+    assert sorted(delivered) == TRAIN[:4]
+    assert {span for _, span in handler.requests} == {"bytes=0-0"}  # the version, and no content
+    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    said = [json.dumps(state), *map(str, files), *(path.read_bytes().decode("latin-1") for path in files)]
+    assert not any(secret in text for text in said for secret in ("a%2Bb", "signature=", "x=1"))
+
+
+def failing(act):
+    """What somebody reads when something fails: the error with its causes, and warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises((HeadraceError, OSError)) as error:
+            act()
+    return "".join(traceback.format_exception(error.value)) + "".join(str(one.message) for one in caught)
+
+
+def streaming(url):
+    return lambda: [*StreamingDataset(remote=url, batch_size=1, download_retry=1)]
+
+
+REFUSED = {
+    "expired": (("signed",), "/train-0.tar?signature=0ld1", r"the server answers 403 .*pass a new URL"),
+    "no such tar": ((), "/none.tar?signature=0ld1", r"none\.tar: not found"),
+    "no ranges": (("no ranges",), "/train-0.tar?signature=0ld1", "does not answer requests for byte ranges"),
+    "another range": (("another range",), "/train-0.tar?signature=0ld1", "failed 2 times"),
+    "a folder": ((), "/web?signature=0ld1", r"web\?….*names one file.*streams=.*s3://.*webdataset_loader"),
+    "a list": ((), "/sizes.json?signature=0ld1", "names one file"),
+    "a space": ((), "/train-0.tar?signature=0ld1 and more", "percent-encode"),
+    "another split": ((), "/train-0.tar?signature=0ld1", "test"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_no_message_about_a_signed_url_has_its_signature(web, case, caplog):
+    odd, name, words = REFUSED[case]
+    url = web(*odd)[1] + name
+    read = streaming(url)
+    if case == "another split":
+        read = lambda: StreamingDataset(remote=url, split="test", batch_size=1)  # noqa: E731
+    said = failing(read) + caplog.text
+    assert re.search(words, said, re.DOTALL)
+    assert "0ld1" not in said
+
+
+def test_a_signed_url_is_read_by_commands_and_written_by_none(web, capsys):
+    signed = f"{web('signed')[1]}/train-0.tar?{SIGNATURES[0]}"
+    assert verify(find_target(signed), Depth(1, 0)).num_samples == 4
+    assert main(["inspect", signed]) == 0
+    assert main(["index", signed]) == 1
+    said = "".join(capsys.readouterr())
+    assert "a signed URL is read alone: for more, name the bucket" in said
+    assert "signature" not in said
+
+
+def test_a_signed_store_holds_its_object_alone(web):
+    url = web("signed")[1]
+    storage = ObjectStorage.of_signed(f"{url}/train-0.tar?{SIGNATURES[0]}", Transfer(5.0, RetryPolicy(1)))
+    size = storage.size("train-0.tar")
+    assert len(storage.read("train-0.tar")) == size
+    assert len(pickle.loads(pickle.dumps(storage)).read_ranges("train-0.tar", [(0, 512)])[0]) == 512
+    assert not storage.exists("train-1.tar")
+    assert SIGNATURES[0] not in repr(storage)
+    for refused in (lambda: list(storage.list()), lambda: storage.write("a", b""), lambda: storage.delete("a")):
+        with pytest.raises(ConfigError, match="name the bucket"):
+            refused()
 
 
 NAMES = ["a%20b", "a#b", "a?b", "a*b", "a[1]", "a{x}", "a{0..1}", "%", "a b+c&d=e;f", "é"]

@@ -1,11 +1,9 @@
 """A stream names its data set, and has a name of its own in saved states."""
 
-from pathlib import Path
-
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.streaming.stream import ONLY_STREAM, Stream, chosen, names_of_sets
+from headrace.streaming.stream import ONLY_STREAM, Stream, chosen
 
 
 @pytest.mark.parametrize(
@@ -66,11 +64,3 @@ def test_a_local_folder_alone_is_read_in_place_and_beside_a_remote_it_is_the_cac
 def test_invalid_settings_are_an_error_that_names_them(settings, message):
     with pytest.raises(ConfigError, match=message):
         Stream("a", **settings)
-
-
-def test_a_path_to_columns_is_a_folder_and_a_text_without_a_slash_a_set():
-    assert names_of_sets("columns", ["captions", Path("captions"), "out/columns/captions"]) == (
-        "captions",
-        "./captions",
-        "out/columns/captions",
-    )

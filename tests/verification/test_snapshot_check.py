@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from headrace.cli import main
+from headrace.format.beside.views import ColumnsOrigin
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.commands import runner
@@ -23,7 +24,8 @@ def whole(tmp_path_factory):
         samples = {"train": clips(count), "test": clips(6, first=100)}
         audio = write_dataset(folder, samples, latents=True)
         write_columns(folder, "mine", {spec("n", "int"): lambda clip: clip.number}, samples, audio)
-        write_view(folder, "most", lambda key: int(key[-1]) % 2, where=f"n < {count}")
+        columns = [ColumnsOrigin("mine", 1, "0" * 64)]
+        write_view(folder, "most", lambda key: int(key[-1]) % 2, where=f"n < {count}", columns=columns)
     return folder
 
 
@@ -85,6 +87,7 @@ REMOVED = {
     "totals of a view": "views/most/snapshots/*.totals",
     "counts of a view": "views/most/snapshots/*.counts",
     "the list of sizes": "audio/sizes.json",
+    "columns that a view reads": "columns/mine",
 }
 
 
@@ -93,6 +96,16 @@ def test_what_should_be_there_and_is_not_is_a_fault(output, case):
     for path in output.glob(REMOVED[case]):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert faults(output)
+
+
+def test_folders_that_are_looked_at_are_listed(output, capsys, monkeypatch):
+    run = runner(capsys, monkeypatch)
+    names = ("audio", "latents/crepe", "columns/mine", "views/most")
+    listed = [f"{name} (snapshot 2)" for name in names]
+    assert f"looked at: {', '.join(listed)}" in run("verify", output)[1].splitlines()
+    shutil.rmtree(output / "latents")
+    assert json.loads(run("verify", output, "--json")[1])["looked_at"] == [listed[0], *listed[2:]]
+    assert "looked at: . (snapshot 2)" in run("verify", output / "audio")[1].splitlines()
 
 
 def test_a_folder_that_lost_its_snapshots_is_no_plain_dataset(output):

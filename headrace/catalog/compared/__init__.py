@@ -1,3 +1,3 @@
 """Compares catalogs: what has changed, and what has become worse."""
 
-__all__ = ["changes", "regressions", "type_changes"]
+__all__ = ["changes", "findings", "regressions", "type_changes"]

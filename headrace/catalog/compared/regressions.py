@@ -8,16 +8,18 @@ import io
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 from polars.io.plugins import register_io_source
 
 from headrace.catalog.compared.reject_changes import rejected_columns
+from headrace.catalog.scanning.scan import Scan
+from headrace.catalog.stored.parts import StoredCatalog
 from headrace.catalog.tables.buckets import PART_BYTES, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.catalog.tables.parquet_tables import ParquetTable
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, NotFoundError
 from headrace.format.rejects import Reject, RejectSubject, compare_rejects
 from headrace.stores.storage import Storage
 from headrace.stores.temporary_room import temporary_room
@@ -27,6 +29,8 @@ _SCHEMA = {"is_row": pl.Boolean, "path": pl.String, "code": pl.String, "seconds"
 REGRESSION_COLUMNS = ("path", "key", "duration_seconds")
 """The columns of the recordings that `find_regressions` needs."""
 
+_CATALOG_NOTE = "headrace.catalog"
+_SECONDS_NOTE = "headrace.seconds"
 _SHOWN = 10
 _SLICE_ROWS = 50_000
 _NOTABLE_LOSS = 0.01  # share of the usable audio, if no recording is gone
@@ -44,7 +48,8 @@ class Regressions:
         seconds_before: duration of the usable audio at the last report.
         seconds: duration of the usable audio now.
         state: the table to store once this is reported, in parts.
-        is_new: whether it differs from the stored one.
+        is_new: whether it differs from the stored one, or is of another catalog.
+        catalog: what the state is made from (`CatalogHeader.content`); empty if that is not known, or if files wait.
     """
 
     lost_to_rejection: tuple[tuple[str, str], ...]
@@ -54,6 +59,7 @@ class Regressions:
     seconds: float
     state: PartTables
     is_new: bool
+    catalog: str = ""
 
     def reject_lines(self) -> list[str]:
         """A report of the new rejects, lost recordings first; empty without new rejects."""
@@ -74,6 +80,27 @@ class Regressions:
         hours = [f"{seconds / _SECONDS_PER_HOUR:.4g}" for seconds in (self.seconds, self.seconds_before)]
         lines = [f"usable audio: {hours[0]} hours, before {hours[1]}"]
         return [*lines, f"{len(self.gone)} recordings are gone", *_first(self.gone)] if self.gone else lines
+
+
+def stored_regressions(catalog: StoredCatalog, scan: Scan) -> Regressions:
+    """`find_regressions` of a catalog that has just been stored. No part is read if it was the last one reported."""
+    content = "" if scan.num_unsettled else catalog.header.content  # files that wait are in the state
+    seconds = _seconds_reported(catalog.output, content) if content else None
+    if seconds is not None:
+        return Regressions((), (), (), seconds, seconds, PartTables(), is_new=False, catalog=content)
+    narrow = (rows for _, rows in catalog.partitions(REGRESSION_COLUMNS))
+    found = find_regressions(catalog.output, narrow, scan.rejected, scan.unsettled["path"].to_list())
+    return replace(found, catalog=content, is_new=found.is_new or bool(content))
+
+
+def _seconds_reported(output: Storage, catalog: str) -> float | None:
+    """Duration of the usable audio at the last report, if it was of this catalog; None otherwise."""
+    try:
+        file = output.local_path(REPORTED_PATH) or io.BytesIO(output.read(REPORTED_PATH))
+        notes = pl.read_parquet_metadata(file)
+        return float(notes[_SECONDS_NOTE]) if notes[_CATALOG_NOTE] == catalog else None
+    except (NotFoundError, pl.exceptions.PolarsError, OSError, KeyError, ValueError):
+        return None
 
 
 def find_regressions(
@@ -126,7 +153,9 @@ def mark_reported(output: Storage, regressions: Regressions) -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         file = Path(folder, "reported.parquet")
         with temporary_room("a table"):
-            rows.sink_parquet(file)
+            usable = sum(float(part.filter(pl.col("code") == "")["seconds"].sum()) for part in state)
+            notes = {_CATALOG_NOTE: regressions.catalog, _SECONDS_NOTE: repr(usable)}
+            rows.sink_parquet(file, metadata=notes)
         with file.open("rb") as data:
             output.write(REPORTED_PATH, data)
 

@@ -63,6 +63,7 @@ class CatalogSettings:
         excluded: keys of recordings and of segments to leave out.
         audio: how recordings are cut into segments.
         json_content: what the JSON of a sample holds, and so what the digest of a recording covers.
+        path_columns: template of paths, whose names are columns.
     """
 
     settle_seconds: float = 5.0
@@ -77,6 +78,7 @@ class CatalogSettings:
     excluded: frozenset[str] = frozenset()
     audio: AudioFormat = field(default_factory=AudioFormat)
     json_content: JsonContent = JsonContent.EMBED
+    path_columns: str | None = None
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -149,6 +151,7 @@ def judge_files(
         sound.with_columns(
             start_frame=pl.lit(0, dtype=pl.Int64),  # a whole file is one row
             stop_frame="num_frames",
+            channels=pl.lit(None, dtype=pl.String),
             field_files=pl.lit(None, dtype=pl.String),
             duration_seconds=seconds_of(pl.col("num_frames"), pl.col("sample_rate_hz")),
         ),
@@ -206,7 +209,7 @@ def decode_rejects(recordings: pl.DataFrame, faults: pl.DataFrame) -> pl.DataFra
             a row is left out if its recording has other bytes now or is gone.
     """
     on = ["path", "sha256"] if "sha256" in faults.columns else ["path"]
-    is_span = pl.col("start_frame").ne(0) | pl.col("stop_frame").ne(pl.col("num_frames"))
+    is_span = is_part_of_file()
     rows = recordings.select("key", is_span.alias(_IS_SPAN), *(FACT_SCHEMA.keys() - {"code", "reason"}))
     if "key" not in faults.columns:
         faults = faults.with_columns(key=pl.lit(None, dtype=pl.String))
@@ -354,8 +357,8 @@ def recording_digests(recordings: pl.DataFrame) -> pl.Series:
     """The column `recording_digest` of a recordings table: 32 hex digits of a SHA-256.
 
     The digest covers everything that can reach a shard: key, path (it is written as the sample's source), content,
-    shape of the audio, the span if it is not the whole file, and metadata (none is in the table with
-    `source.json: minimal`). It covers neither the modification time nor
+    shape of the audio, the span and the channels if they are not the whole file, and metadata (none is in the table
+    with `source.json: minimal`). It covers neither the modification time nor
     other files. If segments are excluded, a hyphen and 32 digits over their keys follow; samples are compared by the
     part before the hyphen. The hashed text is made here and not by a library, so that an upgrade of polars makes
     nothing stale.
@@ -372,15 +375,20 @@ def _digests(recordings: pl.DataFrame) -> pl.Series:
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
     names, rows = json_rows(recordings)
     header = encode(names)
-    is_span = (pl.col("start_frame") > 0) | (pl.col("stop_frame") < pl.col("num_frames"))
-    span = pl.when(is_span).then(pl.format("\0{}-{}", "start_frame", "stop_frame")).otherwise(pl.lit(""))
-    facts += recordings.select(span).to_series()
+    span = pl.format("\0{}-{}{}", "start_frame", "stop_frame", ("\0c" + pl.col("channels")).fill_null(""))
+    facts += recordings.select(pl.when(is_part_of_file()).then(span).otherwise(pl.lit(""))).to_series()
     facts += pl.Series([digested_field_files(text) for text in recordings["field_files"]], dtype=pl.String)
     digests = [
         _digest(f"{fact}\0{header}\0{encode(row)}") + (f"-{_digest(excluded)}" if excluded else "")
         for fact, row, excluded in zip(facts, rows, recordings["excluded_segments"], strict=True)
     ]
     return pl.Series("recording_digest", digests, dtype=pl.String)
+
+
+def is_part_of_file() -> pl.Expr:
+    """Whether a row is some of the frames, or of the channels, of its file."""
+    is_cut = (pl.col("start_frame") > 0) | (pl.col("stop_frame") < pl.col("num_frames"))
+    return is_cut | pl.col("channels").is_not_null()
 
 
 def _digest(text: str) -> str:

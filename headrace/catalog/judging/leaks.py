@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 import polars as pl
 
-from headrace.catalog.rows.schemas import contents
+from headrace.catalog.rows.schemas import CONTENT, contents
 from headrace.format.manifests.manifests import split_of
 
-LEAK_COLUMNS = ("path", "sha256", "start_frame", "stop_frame")
+LEAK_COLUMNS = ("path", *CONTENT)
 """Columns of the recordings table that are compared."""
 
 _SPLIT = "split"

@@ -19,6 +19,7 @@ from headrace.catalog.judging.acceptance import (
 from headrace.catalog.judging.row_fields import LENGTH, WAITS, FieldFacts, with_field_files, with_fields
 from headrace.catalog.rows.metadata_rows import MetadataRows, rejected_metadata_rows
 from headrace.catalog.rows.row_columns import (
+    CHANNELS,
     DURATION,
     END,
     EXPLICIT_KEY,
@@ -27,12 +28,14 @@ from headrace.catalog.rows.row_columns import (
     START,
     ours,
     path_columns,
+    row_name,
     row_said,
 )
 from headrace.catalog.rows.schemas import CONTENT, seconds_of
 from headrace.config.source import Duplicates
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
 from headrace.format.rejects import RejectReason, RejectSubject
+from headrace.format.segment_keys import SPAN_END
 
 IS_CUT = "\0is_cut"
 """Whether a row's span was cut at its recording's end."""
@@ -42,7 +45,6 @@ ROW_ORDER = ["path", "start_frame", "stop_frame", ROW_NUMBER]
 _RECORDING_KEY = "\0recording_key"
 _FILE_REASON = "\0file_reason"
 _SCRATCH = (_RECORDING_KEY, IS_CUT, WAITS, LENGTH)
-_SPAN_SUFFIX = r"-f[0-9]+-[0-9]+$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def judge_rows(
     of_files = with_fields(_of_files(rows, sound), of_fields or FieldFacts(facts, unsettled), settings)
     waiting = of_files.filter(pl.col(WAITS))
     ready = _with_frames(of_files.filter(~pl.col(WAITS)), settings.span_tolerance_seconds)
-    judged = _judged(_with_keys(ready, settings), settings)
+    judged = _judged(_with_keys(_with_channels(ready, settings), settings), settings)
     known = pl.concat([facts["path"], unsettled])
     rejected = [
         rejected_rows(damaged, RejectSubject.FILE),
@@ -103,13 +105,13 @@ def decide_rows(rivals: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame
             rivals,
             CONTENT,
             RejectReason.DUPLICATE,
-            "has the same audio as row {}, which is kept (source.duplicates: drop)",
+            "has the same audio as {}, which is kept (source.duplicates: drop)",
         )
     return _reject_all_but_first(
         rivals,
         ("key",),
         RejectReason.DUPLICATE_KEY,
-        "has the key '{}', which row {} already has: keys must differ; source.columns.key names a column of keys",
+        "has the key '{}', which {} already has: keys must differ; source.columns.key names a column of keys",
         pl.col("key"),
     ).sort(ROW_ORDER)
 
@@ -196,10 +198,30 @@ def _with_frames(candidates: pl.DataFrame, tolerance_seconds: float) -> pl.DataF
     )
 
 
+def _with_channels(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
+    """Rows with `channels`; rows whose channels are not valid, or that their recording lacks, are rejected."""
+    column, given = pl.lit(settings.columns.channel), pl.col(CHANNELS)
+    is_fault = given.str.starts_with("?").fill_null(value=False)
+    channels = pl.when(~is_fault).then(given)
+    highest = channels.str.split("-").list.eval(pl.element().cast(pl.Int64)).list.max()
+    expected = "has {}: {}, expected the number of a channel from 0, a list of numbers, A or B"
+    lacking = "has {}: {}, but {} has {} channels, whose numbers begin at 0"
+    verdicts = (
+        (is_fault, row_said(expected, column, given.str.slice(1))),
+        (
+            (highest >= pl.col("num_channels")).fill_null(value=False),
+            row_said(lacking, column, highest, pl.col("path"), pl.col("num_channels")),
+        ),
+    )
+    for condition, reason in verdicts:
+        candidates = with_rejects(candidates, condition, RejectReason.BAD_CHANNEL, reason)
+    return candidates.with_columns(channels.alias("channels"))
+
+
 def _with_keys(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame:
-    """Rows with `key`: the user's key, or one made from path and span."""
+    """Rows with `key`: the user's key, or one made from path, channels and span."""
     recordings = sample_keys(candidates["path"])
-    derived = span_keys(recordings, candidates["start_frame"], candidates["stop_frame"])
+    derived = span_keys(recordings, *candidates.select("start_frame", "stop_frame", "channels"))
     explicit = formed(candidates[EXPLICIT_KEY], settings.key_form)
     return candidates.with_columns(
         recordings.alias(_RECORDING_KEY),
@@ -239,7 +261,8 @@ def _reject_all_but_first(
     """Reject all but the first row of those that have the same values. A rejected row does not count as the first."""
     stays = pl.col("code").is_null()
     holder = pl.col(ROW_NUMBER).filter(stays).min().over(same)
-    return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, holder))
+    name = row_name().filter(stays & (pl.col(ROW_NUMBER) == holder)).first().over(same)
+    return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, name))
 
 
 def _without_samples(sound: pl.DataFrame, uses: FileUses) -> pl.DataFrame:
@@ -269,6 +292,6 @@ def _unknown_keys(
     of_files = set(sample_keys(paths))
     named = of_files.union(judged["key"].drop_nulls(), formed(rows.table[EXPLICIT_KEY], settings.key_form).drop_nulls())
     waiting = pl.Series("key", sorted(settings.excluded - named), dtype=pl.String)
-    of_spans = waiting.str.replace(_SPAN_SUFFIX, "")
+    of_spans = waiting.str.replace(SPAN_END, "")
     pairs = zip(waiting, of_spans, strict=True)
     return frozenset(key for key, recording in pairs if key == recording or recording not in of_files)

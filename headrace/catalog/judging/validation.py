@@ -21,7 +21,7 @@ from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
 from headrace.sources.content_digests import DIGEST_PATTERN
 
-_NULLABLE = frozenset({"bits_per_sample", "duplicate_of", "excluded_segments", "field_files"})
+_NULLABLE = frozenset({"bits_per_sample", "channels", "duplicate_of", "excluded_segments", "field_files"})
 _SHOWN_FAILURES = 5
 _BATCH_ROWS = 50_000
 
@@ -36,6 +36,7 @@ _CHECKS: dict[str, list[pa.Check]] = {
     "start_frame": [pa.Check.ge(0)],
     "stop_frame": [pa.Check.gt(0)],
     "bits_per_sample": [pa.Check.in_range(1, 64)],
+    "channels": [pa.Check.str_matches("^[0-9]+(-[0-9]+)*$")],
     "duration_seconds": [pa.Check.gt(0)],
     "recording_digest": [pa.Check.str_matches("^[0-9a-f]{32}(-[0-9a-f]{32})?$")],
 }

@@ -8,5 +8,6 @@ __all__ = [
     "path_spelling",
     "recordings",
     "row_columns",
+    "row_paths",
     "schemas",
 ]

@@ -13,6 +13,7 @@ import polars as pl
 from headrace.audio import AudioInfo
 from headrace.catalog.rows.recordings import FieldFile
 from headrace.catalog.rows.schemas import AUDIO_SCHEMA, FILE_SCHEMA
+from headrace.format.typed_json import json_value
 
 _STAMP = ("path", "sha256", "num_bytes", "mtime_ns", "ctime_ns")
 _DIGESTED = ("name", "path", "sha256", *AUDIO_SCHEMA)
@@ -65,4 +66,4 @@ def _rows(texts: pl.Series) -> Iterator[tuple[Any, ...]]:
 
 
 def _listed(text: str | None) -> list[dict[str, Any]]:
-    return json.loads(text) if text else []
+    return json_value(text) if text else []

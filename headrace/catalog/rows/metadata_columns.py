@@ -14,6 +14,7 @@ import polars as pl
 
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.errors import ConfigError
+from headrace.path_templates import path_columns, path_expression
 
 _PREFIX = "metadata_"
 _RESERVED = "headrace"
@@ -64,6 +65,37 @@ def json_rows(recordings: pl.DataFrame) -> tuple[list[str], Iterator[tuple[Any, 
     values = [json_values(recordings[stored]) for stored, _ in columns]
     rows = zip(*values, strict=True) if columns else iter([()] * recordings.height)
     return [name for _, name in columns], rows
+
+
+def check_path_columns(template: str | None, columns: Iterable[str]) -> None:
+    """Raise `ConfigError` if a column of `source.path_columns` is in the metadata table too.
+
+    Args:
+        template: the YAML's value.
+        columns: the catalog's names of the columns of the metadata table.
+    """
+    stored = {} if template is None else stored_names(path_columns(template))
+    if both := [name for name, column in stored.items() if column in set(columns)]:
+        raise ConfigError(
+            f"source.path_columns: the metadata table has a column {both[0]!r} too; write another name, or {{_}}"
+        )
+
+
+def with_path_columns(recordings: pl.DataFrame, template: str | None) -> tuple[pl.DataFrame, int]:
+    """Recordings with the columns that their paths give, and the number of paths that do not have the template's form.
+
+    Args:
+        recordings: a table with `path`.
+        template: the value of `source.path_columns`; None adds nothing.
+    """
+    if template is None:
+        return recordings, 0
+    expression, stored = path_expression(template), stored_names(path_columns(template))
+    values = (
+        pl.col("path").str.extract(expression, group).alias(name) for group, name in enumerate(stored.values(), 1)
+    )
+    other = recordings.filter(~pl.col("path").str.contains(expression))
+    return recordings.with_columns(*values), other["path"].n_unique()
 
 
 def check_types(metadata: pl.DataFrame) -> None:

@@ -19,28 +19,35 @@ from headrace.catalog.rows.metadata_columns import check_types, json_rows, store
 from headrace.catalog.rows.path_spelling import spelled_as_files, tidy_paths
 from headrace.catalog.rows.row_columns import (
     EXPLICIT_KEY,
+    PLACE,
     ROW_NUMBER,
     SHOWN,
     SPAN_COLUMNS,
     RowColumns,
     ours,
     path_columns,
+    row_name,
     row_said,
+    rows_said,
     rows_with_two_ends,
     two_ends,
     with_roles,
 )
+from headrace.catalog.rows.row_paths import AreFiles, is_near, names_of_file, with_near_files
 from headrace.catalog.tables.corpus_tables import ChosenTable
-from headrace.catalog.tables.metadata_files import MetadataTable
+from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
+from headrace.catalog.tables.row_origins import RowOrigin
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
 from headrace.format.rejects import RejectReason
+from headrace.format.typed_json import json_value
 
 NAMESAKE_HINT = "paths are relative to source.uri, and a file of that name is"
 """Part of the reason of a row that matches no file, if a file of the same name is in another folder of the source."""
 
 _CONTENT = "\0content"
 _FILE = "\0file"
+_NAME = "\0name"
 _NAMESAKE = "\0namesake"
 _HIDDEN = r"(^|/)\."
 _BASE_NAME = r"([^/]*)$"
@@ -55,7 +62,8 @@ class MetadataRows:
         table: `path` as the source spells it, the columns of `headrace.catalog.rows.row_columns`, and the user's
             columns under the catalog's names. Rows without a path are included.
         num_merged: rows that were left out because they repeat another row.
-        differing: paths whose rows differ although they must not, with the numbers of the rows and their contents.
+        differing: paths whose rows differ although they must not, with the number of the first row, and with the names
+            of the rows and their contents.
     """
 
     table: pl.DataFrame
@@ -64,7 +72,7 @@ class MetadataRows:
 
     def joinable(self) -> pl.DataFrame:
         """The rows that have a path, without the columns of spans."""
-        return self.table.filter(pl.col("path").is_not_null()).drop(ROW_NUMBER, *SPAN_COLUMNS)
+        return self.table.filter(pl.col("path").is_not_null()).drop(ROW_NUMBER, PLACE, *SPAN_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +126,28 @@ class TableReader:
         self.num_rows = self.num_left_out = 0
         self.schema = self._tidy(empty).schema
 
-    def batches(self) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    @property
+    def has_folders(self) -> bool:
+        """Whether paths may be relative to the folder of the table's file, and not to the source."""
+        files = self._metadata.files if isinstance(self._metadata, TableFiles) else ()
+        return any(is_near(file, self._settings.root) for file, _ in files)
+
+    def batches(self, are_files: AreFiles | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """The rows, batch by batch, and those of the batch that are left out.
 
-        Raises `ConfigError` at the end if rows have both an end and a duration.
+        Args:
+            are_files: returns which paths are files of the source, to find paths that are relative to the folder of the
+                table's file; None takes all paths as relative to the source.
+
+        Raises:
+            ConfigError: a path names two files, or, at the end, rows have both an end and a duration.
         """
-        both: list[int] = []
+        both: list[str] = []
         num_both = 0
-        for batch in () if self._metadata is None else self._metadata.batches():
-            table = self._tidy(batch)
+        for batch, origin in () if self._metadata is None else with_origins(self._metadata):
+            table = self._tidy(batch, origin)
+            if origin is not None and are_files is not None:
+                table = with_near_files(table, origin.file, self._settings.root, are_files)
             self.num_rows += table.height
             is_chosen = self._chosen(batch)
             table, left_out = table.filter(is_chosen), table.filter(~is_chosen)
@@ -147,10 +168,14 @@ class TableReader:
             return pl.repeat(value=True, n=batch.height, eager=True)
         return self._condition.chosen(batch)
 
-    def _tidy(self, metadata: pl.DataFrame) -> pl.DataFrame:
+    def _tidy(self, metadata: pl.DataFrame, origin: RowOrigin | None = None) -> pl.DataFrame:
         """A batch under the catalog's column names, with normalized paths, and the columns with a meaning."""
         users = {stored: pl.col(name) for name, stored in self._names.items()}
-        table = with_roles(metadata, self._roles, users, self.num_rows + 1)
+        file = {} if origin is None else names_of_file(origin.file, self._settings.root)
+        table = with_roles(metadata, self._roles, users, self.num_rows + 1, file)
+        if origin is not None and origin.is_one_of_several:
+            place = pl.format(f"{origin.unit} {{}} of {{}}", pl.lit(origin.lines), pl.lit(origin.file.shown))
+            table = table.with_columns(place.alias(PLACE))
         root = self._settings.root.rstrip("/") + "/"
         paths = path_columns(table)
         if root != "/":
@@ -211,8 +236,8 @@ def _merged(table: pl.DataFrame) -> MetadataRows:
     several = table.filter(has_path & pl.col("path").is_duplicated())
     if several.is_empty():
         return MetadataRows(table)
-    contents = several.select("path", ROW_NUMBER, _contents(several))
-    groups = contents.group_by("path", maintain_order=True).agg(ROW_NUMBER, _CONTENT)
+    contents = several.select("path", ROW_NUMBER, row_name().alias(_NAME), _contents(several))
+    groups = contents.group_by("path", maintain_order=True).agg(pl.col(ROW_NUMBER).first(), _NAME, _CONTENT)
     differing = groups.filter(pl.col(_CONTENT).list.n_unique() > 1)
     merged = table.filter(~has_path | pl.col("path").is_first_distinct())
     return MetadataRows(merged, table.height - merged.height, differing)
@@ -247,13 +272,13 @@ class DifferingRows:
     def __init__(self) -> None:
         """None yet."""
         self.num_paths = 0
-        self._first: list[tuple[str, list[int], list[str]]] = []
+        self._first: list[tuple[str, int, list[str], list[str]]] = []
 
     def add(self, rows: MetadataRows) -> None:
         """Add those of a part."""
         self.num_paths += rows.differing.height
         found = [*self._first, *rows.differing.head(SHOWN).iter_rows()]
-        self._first = sorted(found, key=lambda entry: entry[1][0])[:SHOWN]
+        self._first = sorted(found, key=lambda entry: entry[1])[:SHOWN]
 
     def check(self, schema: pl.Schema) -> None:
         """Raise `ConfigError` if there are any. `schema` is that of the `TableReader`."""
@@ -262,11 +287,11 @@ class DifferingRows:
         empty = schema.to_frame()
         columns = json_rows(empty.drop(ours(empty)))[0]
         shown = []
-        for path, rows, contents in self._first:
-            values = zip(*map(json.loads, contents), strict=True)
+        for path, _, rows, contents in self._first:
+            values = zip(*map(json_value, contents), strict=True)
             pairs = zip(columns, values, strict=True)
             names = [name for name, found in pairs if any(value != found[0] for value in found)]
-            shown.append(f"{path!r} (rows {', '.join(map(str, rows))} differ in {', '.join(names)})")
+            shown.append(f"{path!r} ({rows_said(rows)} differ in {', '.join(names)})")
         more = f" and {self.num_paths - SHOWN} more" if self.num_paths > SHOWN else ""
         raise ConfigError(
             f"the metadata table has rows that differ for the same path (paths: {self.num_paths}): "

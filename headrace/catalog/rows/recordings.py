@@ -57,6 +57,7 @@ class Recording:
         excluded_segments: keys of segments that do not become samples.
         start_frame: first frame of the span, at the recording's own rate.
         stop_frame: one past the last frame of the span; None for the recording's end.
+        channels: numbers of the channels that become the sample, from 0, in their order there. Empty for all.
         fields: the files of the named audio fields, in the order of the YAML; the first is the recording's own file.
             Empty for the one field `audio`. All files have one sample rate, and at least `span.stop_frame` frames.
     """
@@ -73,22 +74,29 @@ class Recording:
     excluded_segments: frozenset[str] = frozenset()
     start_frame: int = 0
     stop_frame: int | None = None
+    channels: tuple[int, ...] = ()
     fields: tuple[FieldFile, ...] = ()
 
     @property
     def span(self) -> Span:
-        """The frames of the recording that become samples."""
-        return Span(self.start_frame, self.info.num_frames if self.stop_frame is None else self.stop_frame)
+        """The frames and channels of the recording that become samples."""
+        stop_frame = self.info.num_frames if self.stop_frame is None else self.stop_frame
+        return Span(self.start_frame, stop_frame, self.channels)
 
     @property
     def is_span(self) -> bool:
-        """Whether it is a part of the file."""
-        return self.start_frame != 0 or self.stop_frame not in (None, self.info.num_frames)
+        """Whether it is a part of the file: some of its frames, or of its channels."""
+        return bool(self.channels) or self.start_frame != 0 or self.stop_frame not in (None, self.info.num_frames)
 
     @property
     def sample_digest(self) -> str:
         """Digest of everything that can reach any one of the recording's samples; excluded segments do not count."""
         return self.digest.partition("-")[0]
+
+
+def parsed_channels(text: str | None) -> tuple[int, ...]:
+    """The channels in the catalog's column `channels`; empty for all."""
+    return tuple(map(int, text.split("-"))) if text else ()
 
 
 def fingerprint_of(recordings: Sequence[Recording]) -> str:

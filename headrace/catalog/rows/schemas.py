@@ -38,6 +38,7 @@ ROW_SCHEMA = ColumnTypes(
         "path": pl.String,
         "start_frame": pl.Int64,
         "stop_frame": pl.Int64,
+        "channels": pl.String,
         "duration_seconds": pl.Float64,
         "duplicate_of": pl.String,
         "excluded_segments": pl.String,
@@ -45,10 +46,11 @@ ROW_SCHEMA = ColumnTypes(
         "recording_digest": pl.String,
     }
 )
-"""Headrace's own columns of a stored row; the user's columns follow. A row is identified by path and frames: the
-half-open range [start_frame, stop_frame) at the file's own rate. `duplicate_of` is the first path with the same bytes.
-`excluded_segments` are the keys of segments that do not become samples, separated by spaces. `field_files` are the
-files of the named audio fields (`headrace.catalog.rows.field_files`); null without such fields."""
+"""Headrace's own columns of a stored row; the user's columns follow. A row is identified by path, frames and
+channels: the half-open range [start_frame, stop_frame) at the file's own rate. `channels` are the numbers of the
+channels that become the sample, such as `0` or `0-1`; null for all. `duplicate_of` is the first path with the same
+bytes. `excluded_segments` are the keys of segments that do not become samples, separated by spaces. `field_files` are
+the files of the named audio fields (`headrace.catalog.rows.field_files`); null without such fields."""
 
 RECORDING_SCHEMA = ColumnTypes({"key": pl.String, **FILE_SCHEMA, **ROW_SCHEMA})
 """Headrace's own columns of the recordings table, which is rows with the facts of their files; the user's columns
@@ -76,13 +78,13 @@ REJECTED_SCHEMA = ColumnTypes(
 sample or recording if there is one. `path` is empty for a rejection without a file. Facts from the header are kept, so
 that a file rejected for its key or length need not be opened again when that changes."""
 
-CONTENT = ("sha256", "start_frame", "stop_frame")
+CONTENT = ("sha256", "start_frame", "stop_frame", "channels")
 """Two rows of a catalog with equal values in these columns have the same audio."""
 
 
 def contents(recordings: pl.DataFrame) -> pl.Series:
-    """A text for the audio of each row: rows with the same frames of files with the same bytes have the same text."""
-    return recordings.select(pl.concat_str(CONTENT, separator=" ").alias("content")).to_series()
+    """A text for the audio of each row, the same for the same frames and channels of files with the same bytes."""
+    return recordings.select(pl.concat_str(CONTENT, separator=" ", ignore_nulls=True).alias("content")).to_series()
 
 
 def seconds_of(frames: pl.Expr, rate_hz: pl.Expr) -> pl.Expr:

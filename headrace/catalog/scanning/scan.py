@@ -14,6 +14,7 @@ import polars as pl
 from headrace.catalog.judging.acceptance import CatalogSettings, facts_of, sorted_rejects
 from headrace.catalog.rows.field_files import files_of
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing
 from headrace.catalog.scanning.scan_parts import ScannedParts, scan_parts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_tables import EarlierScan
@@ -101,6 +102,7 @@ class Scan:
         num_merged_rows: rows of the metadata table that repeat another row.
         num_waiting_rows: rows that wait for files of `unsettled`, if rows are samples.
         num_cut_rows: rows whose spans were cut at their recordings' ends (`source.span_tolerance_seconds`).
+        num_other_paths: files whose paths do not have the form of `source.path_columns`.
         seconds: duration of each step: `list`, `plan`, `read`, `judge`.
     """
 
@@ -122,6 +124,7 @@ class Scan:
     num_merged_rows: int = 0
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
+    num_other_paths: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -212,9 +215,10 @@ def settled_parts(  # noqa: PLR0913, PLR0917 - as `scan`
     metadata: MetadataTable | None,
     runtime: ScanRuntime,
     checkpoint: ScanCheckpoint | None = None,
+    listed: EarlyListing | None = None,
 ) -> ScannedParts:
     """`scan_settled` part by part. The caller closes the result."""
-    first = scan_parts(source, previous, settings, metadata, runtime, checkpoint)
+    first = scan_parts(source, previous, settings, metadata, runtime, checkpoint, listed)
     if first.unsettled.is_empty():
         return first
     with closing(first):

@@ -32,22 +32,24 @@ from headrace.catalog.judging.acceptance import (
 from headrace.catalog.judging.rivals import RivalFinder, verdicts, with_verdicts
 from headrace.catalog.judging.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
 from headrace.catalog.judging.row_fields import FieldFacts
+from headrace.catalog.rows.metadata_columns import check_path_columns, with_path_columns
 from headrace.catalog.rows.metadata_rows import (
     DifferingRows,
     TableReader,
     TableSettings,
     with_namesakes,
 )
-from headrace.catalog.rows.row_columns import ROW_NUMBER
-from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, contents
+from headrace.catalog.rows.row_columns import PLACE, ROW_NUMBER
+from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing, listing_table
 from headrace.catalog.scanning.probing import Probing, probe_files
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import Listing, concatenated
+from headrace.sources.listing import concatenated
 from headrace.sources.sources import Source
 
 _NS = 1_000_000_000
@@ -105,6 +107,7 @@ class ScanTotals:
     num_merged_rows: int = 0
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
+    num_other_paths: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -183,6 +186,9 @@ class ScannedParts:
         finder, unknown = RivalFinder(), settings.excluded
         for number in range(len(tables.parts)):
             judged = self._judged(number)
+            candidates, num_other = with_path_columns(judged.candidates, settings.path_columns)
+            judged = replace(judged, candidates=candidates)
+            self.totals.num_other_paths += num_other
             finder.add(judged.candidates)
             self._unmatched.append(judged.unmatched)
             unknown &= judged.unknown
@@ -199,7 +205,7 @@ class ScannedParts:
         self._unmatched.close()
         self._others.append(rejected_rows(unknown_exclusions(sorted(unknown)), RejectSubject.EXCLUDE))
         columns = dict.fromkeys([self._name, "path", "key", *CONTENT, "code", "reason"])  # each once
-        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT] if tables.is_of_rows else [])])
+        rivals = finder.found(lambda: self._candidates, [*columns, *([IS_CUT, PLACE] if tables.is_of_rows else [])])
         if rivals.is_empty():
             return
         decided = (decide_rows if tables.is_of_rows else decide_files)(rivals, settings)
@@ -260,19 +266,24 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
     metadata: MetadataTable | None,
     runtime: ScanRuntime,
     checkpoint: ScanCheckpoint | None = None,
+    listed: EarlyListing | None = None,
 ) -> ScannedParts:
-    """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`."""
+    """Scan the source once. Arguments and errors are those of `headrace.catalog.scanning.scan.scan`.
+
+    A source that has been listed just before (`listed`) is not listed again.
+    """
     watch = _Stopwatch()
     totals = ScanTotals(seconds=watch.seconds)
     how_read = TableSettings(settings.samples, settings.columns, settings.fields, source.uri, settings.where)
     table = TableReader(metadata, how_read)
+    check_path_columns(settings.path_columns, table.schema)
     tables = ScanTables(settings, table, runtime.probe_version(), runtime.table_bytes)
     with ExitStack() as stack:
         stack.callback(tables.close)
-        now_ns = runtime.clock()
-        for listing in source.list():
-            tables.add(tables.listing, _table(listing))
-        watch.lap("list")
+        now_ns = runtime.clock() if listed is None else listed.began_ns
+        for chunk in map(listing_table, source.list()) if listed is None else listed.chunks:
+            tables.add_listing(chunk)
+        watch.lap("list", 0.0 if listed is None else listed.seconds)
         tables.read(previous, checkpoint)
         unsettled = [*_planned(tables, totals, now_ns)]
         if totals.num_resumed:
@@ -316,11 +327,6 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
     totals.num_opened = tables.to_open.num_rows
 
 
-def _table(listing: Listing) -> pl.DataFrame:
-    """A chunk of a listing (`LISTING_SCHEMA`)."""
-    return pl.DataFrame({name: getattr(listing, name) for name in LISTING_SCHEMA}, schema=LISTING_SCHEMA)
-
-
 def _num_cut(candidates: pl.DataFrame) -> int:
     """Accepted rows whose span was cut."""
     return int(candidates.filter(pl.col("code").is_null())[IS_CUT].sum())
@@ -333,7 +339,7 @@ class _Stopwatch:
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
-    def lap(self, step: str) -> None:
+    def lap(self, step: str, before: float = 0.0) -> None:
         now = time.perf_counter()
-        self.seconds[step] = now - self._last
+        self.seconds[step] = before + now - self._last
         self._last = now

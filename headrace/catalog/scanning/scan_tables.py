@@ -9,6 +9,7 @@ from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.metadata_rows import MetadataRows, TableReader, prepared_rows
 from headrace.catalog.rows.path_spelling import spelled_as_files
 from headrace.catalog.rows.row_columns import path_columns
+from headrace.catalog.rows.row_paths import ListedPaths
 from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.field_lookup import FieldLookup
@@ -55,6 +56,7 @@ class ScanTables:
         self.parts: list[range] = [ALL]
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
+        self._listed = ListedPaths()
         self.rows = Buckets(table.schema, self.most_bytes)
         self.named = Buckets(pl.Schema({"path": pl.String, _IS_LEFT_OUT: pl.Boolean}), self.most_bytes)
         self.left_out: list[SourceStamps] = []
@@ -73,9 +75,15 @@ class ScanTables:
         """Add rows to one of the tables."""
         buckets.add(table, bucket_of_paths(table["path"]))
 
+    def add_listing(self, listing: pl.DataFrame) -> None:
+        """Add files of the source (`LISTING_SCHEMA`)."""
+        self.add(self.listing, listing)
+        if self.table.has_folders:
+            self._listed.add(listing["path"])
+
     def read(self, previous: EarlierScan | None, checkpoint: ScanCheckpoint | None) -> None:
         """Read the metadata and the facts of earlier scans, then decide about the parts."""
-        for batch, left_out in self.table.batches():
+        for batch, left_out in self.table.batches(self._listed.are_in if self.table.has_folders else None):
             self.add(self.rows, batch)
             for rows in (batch, left_out) if self.settings.where is not None else ():
                 for name in path_columns(rows):

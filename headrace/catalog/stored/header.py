@@ -10,8 +10,9 @@ import hashlib
 import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,13 +32,14 @@ PARTS_FOLDER = "catalog/parts/"
 HEADER_PATH = "catalog/catalog.jsonl"
 REJECTED_PATH = "catalog/rejected.parquet"
 """A copy of the newest table of rejects, for people."""
-CATALOG_FORMAT = 2
+CATALOG_FORMAT = 3
 SCAN_AGAIN = "materialize the asset `catalog` again, or run build.py"
 
 _VERSION = "headrace_catalog"
 _CHECKSUM = "crc32"
 _NO_CHECKSUM = "00000000"
 _STAMPS_VERSION = "headrace_catalog_stamps"
+_DURATIONS_VERSION = "headrace_catalog_durations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,43 @@ class PartitionEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanRecord:
+    """Results of a scan besides the tables, so that a scan that would find the same need not be made.
+
+    Attributes:
+        inputs: digest of all that the scan depended on besides the files, see
+            `headrace.catalog.stored.unchanged.scan_inputs`; empty if the next scan must be made.
+        num_found: see `headrace.catalog.scanning.scan.Scan`.
+        num_used: likewise.
+        num_known: files whose facts are known: opened, reused and resumed ones.
+        num_rows: see `Scan`.
+        num_left_out_rows: likewise.
+        num_left_out_files: likewise.
+        num_merged_rows: likewise.
+        num_cut_rows: likewise.
+        seconds: duration of all recordings.
+        num_bytes: size of their files; each file counts once.
+        durations: durations of some recordings, for a picture; None without a scan.
+    """
+
+    inputs: str = ""
+    num_found: int = 0
+    num_used: int = 0
+    num_known: int = 0
+    num_rows: int = 0
+    num_left_out_rows: int = 0
+    num_left_out_files: int = 0
+    num_merged_rows: int = 0
+    num_cut_rows: int = 0
+    seconds: float = 0.0
+    num_bytes: int = 0
+    durations: Part | None = None
+
+
+NO_RECORD = ScanRecord()
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogTotals:
     """The first line of a header: what concerns the whole catalog.
 
@@ -103,6 +142,7 @@ class CatalogTotals:
         rejects: (origin, code, number of rejected files or rows), sorted.
         rejected: the table of rejects.
         stamps: the stamps of the files.
+        scan: what the scan found besides the tables.
     """
 
     dataset: str
@@ -116,6 +156,7 @@ class CatalogTotals:
     rejects: tuple[tuple[str, str, int], ...]
     rejected: Part
     stamps: Part
+    scan: ScanRecord = NO_RECORD
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +175,11 @@ class CatalogHeader:
     def digest(self) -> str:
         """See `CatalogTotals.digest`."""
         return self.totals.digest
+
+    @property
+    def content(self) -> str:
+        """A digest of all parts: of everything that can be read of the catalog besides its header."""
+        return hashlib.sha256("".join(part.sha256 for part in self.parts()).encode()).hexdigest()
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -190,6 +236,8 @@ class CatalogHeader:
         """All parts of the catalog."""
         yield self.totals.rejected
         yield self.totals.stamps
+        if self.totals.scan.durations is not None:
+            yield self.totals.scan.durations
         for entry in self.partitions.values():
             yield from (part for part in (entry.files, entry.rows) if part is not None)
 
@@ -207,9 +255,14 @@ class CatalogHeader:
         Raises:
             FormatError: the content is damaged, or has another format version.
         """
-        totals, lines = _checked(blob, name)
-        entries = (_entry(line, name) for line in lines)
-        return cls(totals, {entry.partition: entry for entry in entries})
+        return _parsed(blob, name)
+
+
+@lru_cache(maxsize=1)  # a build reads one header many times
+def _parsed(blob: bytes, name: str) -> CatalogHeader:
+    totals, lines = _checked(blob, name)
+    entries = (_entry(line, name) for line in lines)
+    return CatalogHeader(totals, {entry.partition: entry for entry in entries})
 
 
 def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals, PartitionEntry]:
@@ -328,6 +381,22 @@ def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:
     found = checked(arrays, {"path_digests": (np.uint8, PATH_DIGEST.itemsize), **numbers}, place)
     paths = np.frombuffer(found["path_digests"].tobytes(), PATH_DIGEST)
     return SourceStamps(paths, found["num_bytes"], found["mtime_ns"], found["ctime_ns"])
+
+
+def durations_bytes(durations: Sequence[float]) -> bytes:
+    """The content of the part with the durations of some recordings, in seconds."""
+    return pack({"seconds": np.array(durations, np.float64)}, {_DURATIONS_VERSION: str(CATALOG_FORMAT)})
+
+
+def read_durations(output: Storage, header: CatalogHeader) -> list[float]:
+    """Durations of some recordings, in seconds; empty if the scan stored none. Raises as `read_stamps`."""
+    part = header.totals.scan.durations
+    if part is None:
+        return []
+    place = f"{output.uri}/{part.path}"
+    arrays, _ = unpack(output.read(part.path), place)
+    found: list[float] = checked(arrays, {"seconds": (np.float64,)}, place)["seconds"].tolist()
+    return found
 
 
 def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:

@@ -12,7 +12,7 @@ from headrace.audio import AudioInfo
 from headrace.catalog.judging.exclusions import SEPARATOR
 from headrace.catalog.rows.field_files import parsed_field_files
 from headrace.catalog.rows.metadata_columns import check_group_by, metadata_columns, metadata_dicts
-from headrace.catalog.rows.recordings import Recording
+from headrace.catalog.rows.recordings import Recording, parsed_channels
 from headrace.catalog.rows.schemas import AUDIO_SCHEMA, contents
 from headrace.catalog.stored.header import CatalogHeader
 from headrace.config.source import Duplicates
@@ -114,6 +114,7 @@ def _typed(rows: pl.DataFrame) -> Iterator[Recording]:
             excluded_segments=frozenset((row["excluded_segments"] or "").split(SEPARATOR)) - {""},
             start_frame=row["start_frame"],
             stop_frame=row["stop_frame"],
+            channels=parsed_channels(row["channels"]),
             fields=parsed_field_files(row["field_files"]),
         )
 

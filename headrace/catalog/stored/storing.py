@@ -5,7 +5,7 @@ A reader of the header sees the old catalog or the new one, never a mixture. `he
 
 import hashlib
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -19,13 +19,16 @@ from headrace.catalog.scanning.scan import Catalog
 from headrace.catalog.stored.header import (
     CATALOG_FORMAT,
     HEADER_PATH,
+    NO_RECORD,
     PARTS_FOLDER,
     REJECTED_PATH,
     CatalogHeader,
     CatalogTotals,
     Part,
     PartitionEntry,
+    ScanRecord,
     catalog_digest,
+    durations_bytes,
     grouping_of,
     read_header,
     sizes_of_parts,
@@ -41,7 +44,7 @@ from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
 from headrace.sources.listing import SourceStamps, concatenated, stamps_of
-from headrace.stores.storage import Storage
+from headrace.stores.storage import Storage, StoredObject
 
 MIN_AGE_SECONDS = 86_400.0
 """A part that no header names may belong to a scan that has not written its header yet."""
@@ -182,12 +185,20 @@ class CatalogWriter:
             self._stamps = [self._together(self._stamps)]
         return sum(map(len, self._stamps))
 
-    def finish(self, rejected: pl.DataFrame, left_out: SourceStamps | None = None) -> CatalogHeader:
+    def finish(
+        self,
+        rejected: pl.DataFrame,
+        left_out: SourceStamps | None = None,
+        record: ScanRecord = NO_RECORD,
+        durations: Sequence[float] = (),
+    ) -> CatalogHeader:
         """Write the parts that changed, then the header.
 
         Args:
             rejected: the table of rejects.
             left_out: the files that `source.where` leaves out; None for none.
+            record: what the scan found besides the tables.
+            durations: durations of some recordings, in seconds; not stored if there are none.
         """
         config, writer = self._config, self._parts
         entries = dict(self._entries())
@@ -207,7 +218,11 @@ class CatalogWriter:
             rejects=_counts(rejected),
             rejected=writer.table("rejected", rejected),
             stamps=writer.blob("stamps", ".arrays", stamps_bytes(self._together(stamps))),
+            scan=record,
         )
+        if durations:
+            stored = writer.blob("durations", ".arrays", durations_bytes(durations))
+            totals = replace(totals, scan=replace(record, durations=stored))
         header = CatalogHeader(totals, entries)
         publish(self._output, header, self._previous)
         return header
@@ -282,14 +297,19 @@ def publish(output: Storage, header: CatalogHeader, previous: CatalogHeader | No
     The parts of the previous header stay: a run that has read it may still read them.
     """
     write_if_new(output, HEADER_PATH, header.to_bytes())
-    write_if_new(output, REJECTED_PATH, output.read(header.totals.rejected.path))
+    copy_rejects(output, header)
     kept = {part.path for one in (header, previous) if one is not None for part in one.parts()}
-    remove_old_parts(output, kept, time.time())
+    remove_old_parts(output, list(output.list(PARTS_FOLDER)), kept, time.time())
 
 
-def remove_old_parts(output: Storage, kept: Collection[str], now_seconds: float) -> None:
-    """Delete parts that are older than a day and whose path is not in `kept`."""
-    for entry in list(output.list(PARTS_FOLDER)):
+def copy_rejects(output: Storage, header: CatalogHeader) -> None:
+    """Write the copy of the rejects for people, unless it is there."""
+    write_if_new(output, REJECTED_PATH, output.read(header.totals.rejected.path))
+
+
+def remove_old_parts(output: Storage, parts: Iterable[StoredObject], kept: Collection[str], now_seconds: float) -> None:
+    """Delete those of the listed parts that are older than a day and whose path is not in `kept`."""
+    for entry in parts:
         if entry.path not in kept and now_seconds - entry.modified_seconds > MIN_AGE_SECONDS:
             output.delete(entry.path)
 
@@ -314,7 +334,7 @@ def store_decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, Numbere
 def _decode_rejects(catalog: StoredCatalog, manifests: Mapping[str, NumberedManifest]) -> Iterator[pl.DataFrame]:
     """Rows for the table of rejects: recordings that were rejected when their partition was built."""
     schema = {"path": pl.String, "key": pl.String, "code": pl.String, "reason": pl.String}
-    columns = ["key", "start_frame", "stop_frame", *FILE_SCHEMA]
+    columns = ["key", "start_frame", "stop_frame", "channels", *FILE_SCHEMA]
     for partition, numbered in manifests.items():
         entry = catalog.header.partitions.get(partition)
         if numbered.manifest.refused and entry is not None and entry.rows is not None:

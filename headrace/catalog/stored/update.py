@@ -15,10 +15,11 @@ from headrace.catalog.judging.acceptance import REJECT_ORDER, CatalogSettings
 from headrace.catalog.rows.metadata_columns import check_group_by
 from headrace.catalog.rows.metadata_rows import NAMESAKE_HINT
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
+from headrace.catalog.scanning.early_listing import EarlyListing
 from headrace.catalog.scanning.scan import RecordingFigures, Scan, ScanTotals, settled_parts, table_of
 from headrace.catalog.scanning.scan_parts import ScannedParts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, check_owner
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, ScanRecord, check_owner
 from headrace.catalog.stored.moved_source import check_move
 from headrace.catalog.stored.partitions import merged_names
 from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog
@@ -31,6 +32,7 @@ from headrace.config.source import Duplicates, SampleKind
 from headrace.errors import CatalogError, ConfigError
 from headrace.format.other_formats import GUIDE, recognised
 from headrace.format.rejects import ASKED_FOR, RejectSubject, counted
+from headrace.path_templates import path_columns
 from headrace.sources.sources import Source
 from headrace.stores.storage import LocalStorage, Storage
 
@@ -45,6 +47,8 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     runtime: ScanRuntime | None = None,
     *,
     excluded: frozenset[str] = frozenset(),
+    inputs: str = "",
+    listed: EarlyListing | None = None,
 ) -> tuple[Scan, CatalogHeader]:
     """Scan the source and store its catalog. Parts whose content has not changed are not written.
 
@@ -59,6 +63,9 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         output: storage for the catalog.
         runtime: workers, clock, progress.
         excluded: keys from the table that `exclude` names; keys that are listed in the YAML are added.
+        inputs: digest of what the scan depends on besides the files, taken before the tables were opened
+            (`headrace.catalog.stored.unchanged.scan_inputs`); empty if the next scan must be made.
+        listed: the files of the source, if it has been listed just before.
 
     Raises:
         ConfigError: the metadata table is invalid, the user's schema cannot be loaded, `group_by` does not name a
@@ -74,7 +81,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     table = table_of(metadata)
     check_columns(table, config)
     metadata_check = None if config.source.validation is None else MetadataCheck(config.source.validation)
-    listed = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
+    named = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
     settings = CatalogSettings(
         settle_seconds=config.source.settle_seconds,
         min_seconds=config.source.min_seconds,
@@ -85,9 +92,10 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         key_form=config.source.key_form,
         span_tolerance_seconds=config.source.span_tolerance_seconds,
         duplicates=config.source.duplicates,
-        excluded=listed | excluded,
+        excluded=named | excluded,
         audio=config.audio.format(),
         json_content=config.source.json_content,
+        path_columns=config.source.path_columns,
     )
     runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)
@@ -96,7 +104,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     if header is not None:
         check_owner(header.totals, config, f"{output.uri}/{HEADER_PATH}")
     known = known_catalog(output, header, runtime.probe_version())
-    with closing(settled_parts(source, known, settings, table, runtime, checkpoint)) as parts:
+    with closing(settled_parts(source, known, settings, table, runtime, checkpoint, listed)) as parts:
         is_merged = config.source.duplicates == Duplicates.GROUP
         merged = merged_names(parts.with_shared_audio(), config.group_by) if is_merged else {}
         writer = CatalogWriter(output, config, parts.probe_version, header, merged, runtime.table_bytes, source.uri)
@@ -121,9 +129,27 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             _check_rows(scan, config)
             if metadata_check is not None:
                 metadata_check.finish(partial(_whole, parts))
-            stored = writer.finish(rejected, parts.left_out)
+            stored = writer.finish(rejected, parts.left_out, _record(scan, inputs), figures.durations)
     checkpoint.clear()
     return scan, stored
+
+
+def _record(scan: Scan, inputs: str) -> ScanRecord:
+    """Results of a scan besides the tables. Without `inputs` if files or rows wait for the next scan."""
+    is_waiting = scan.num_unsettled or scan.num_waiting_rows
+    return ScanRecord(
+        inputs="" if is_waiting else inputs,
+        num_found=scan.num_found,
+        num_used=scan.num_used,
+        num_known=scan.num_opened + scan.num_reused + scan.num_resumed,
+        num_rows=scan.num_rows,
+        num_left_out_rows=scan.num_left_out_rows,
+        num_left_out_files=scan.num_left_out_files,
+        num_merged_rows=scan.num_merged_rows,
+        num_cut_rows=scan.num_cut_rows,
+        seconds=scan.figures.seconds,
+        num_bytes=scan.figures.num_bytes,
+    )
 
 
 def _whole(parts: ScannedParts, columns: Sequence[str] | None) -> pl.DataFrame:
@@ -152,7 +178,7 @@ def _check_rows(scan: Scan, config: DatasetConfig) -> None:
         return
     path, reason = misspelt.select("path", "reason").row(0)
     raise CatalogError(
-        f"metadata table {config.source.metadata or ''}: no row matches a file of {config.source.uri}; `path` must be "
+        f"metadata table {_tables(config)}: no row matches a file of {config.source.uri}; `path` must be "
         f"relative to source.uri. The table has, for example, {path!r} ({reason}). Correct the column `path`, or "
         "remove source.metadata"
     )
@@ -166,10 +192,13 @@ def _check_some_row(scan: Scan, rows: pl.DataFrame, config: DatasetConfig) -> No
     counts = ", ".join(f"{code}: {number}" for code, number in counted(rows["code"]))
     shown = "; ".join(faults.unique("code", keep="first", maintain_order=True)["reason"].head(_SHOWN))
     raise CatalogError(
-        f"metadata table {config.source.metadata or f'of source.uri {config.source.uri}'}: all of its {rows.height} "
-        f"rows are rejected ({counts}), so there is no sample. For example: {shown}. Correct the table, or the names "
-        "in source.columns"
+        f"metadata table {_tables(config)}: all of its {rows.height} rows are rejected ({counts}), so there is "
+        f"no sample. For example: {shown}. Correct the table, or the names in source.columns"
     )
+
+
+def _tables(config: DatasetConfig) -> str:
+    return ", ".join(config.source.metadata or (f"of source.uri {config.source.uri}",))
 
 
 def check_output(output: Storage) -> None:
@@ -192,6 +221,7 @@ def check_columns(metadata: MetadataTable | None, config: DatasetConfig) -> None
     source = config.source
     own = set() if source.fields or "path" in source.columns.model_fields_set else {"path"}
     types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
+    types |= {name: pl.String() for name in path_columns(source.path_columns or "")}
     check_group_by(config.group_by, types)
 
 

@@ -189,9 +189,14 @@ ALL = range(NUM_BUCKETS)
 
 def bucket_of_paths(paths: pl.Series) -> pl.Series:
     """The bucket of each path. Spellings of a path that differ only in how accents are composed have one bucket."""
+    return (hash_of_paths(paths) % NUM_BUCKETS).cast(pl.UInt8)
+
+
+def hash_of_paths(paths: pl.Series) -> pl.Series:
+    """A hash of each path, the same for spellings that differ only in how accents are composed."""
     if paths.str.contains(_NOT_ASCII).any():
         paths = paths.str.normalize("NFC")
-    return (paths.hash() % NUM_BUCKETS).cast(pl.UInt8)
+    return paths.hash()
 
 
 def bucket_of_numbers(numbers: pl.Series, count: int) -> pl.Series:

@@ -6,12 +6,13 @@ stay text, because JSON has no dates. The cells may be given in pieces, so that 
 """
 
 import itertools
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
+
+from headrace.format.typed_json import json_value
 
 _INTEGER_LIMIT = 1 << 63
 _INTEGER = r"^-?(0|[1-9][0-9]*)$"
@@ -82,6 +83,11 @@ class TypeFinder:
             self._elements = None
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the column has no value so far."""
+        return self._is_empty
+
+    @property
     def dtype(self) -> pl.DataType:
         """The type of the column. Whether lists can be read as this type is known only when they are (`converted`)."""
         if self._is_empty or not self._patterns:
@@ -100,8 +106,8 @@ def converted(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     Raises:
         polars.exceptions.PolarsError: a cell is a list that Python can read as JSON, and polars cannot.
     """
-    if dtype == pl.String:
-        return cells.replace("", None)
+    if dtype in {pl.String, pl.Null}:
+        return cells.replace("", None).cast(dtype)
     bare = _bare(cells)
     if dtype == pl.Boolean:
         return bare.str.to_lowercase().is_in(TRUE_CELLS)
@@ -154,7 +160,7 @@ def _all_match(filled: pl.Series, pattern: str) -> bool:
 def _are_lists(filled: pl.Series, elements: _Elements) -> bool:
     """Whether all cells are valid JSON. Their elements are added to `elements`."""
     try:
-        elements.add(json.loads(cell) for cell in filled)
+        elements.add(json_value(cell) for cell in filled)
     except (ValueError, RecursionError):
         return False
     return True

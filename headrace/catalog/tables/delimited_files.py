@@ -14,6 +14,7 @@ from headrace.catalog.tables.cell_types import TypeFinder, checked_lists, conver
 from headrace.catalog.tables.declared_types import DTYPES, check_cells
 from headrace.catalog.tables.delimited_rows import Dialect, header_and_rows
 from headrace.catalog.tables.json_cells import JsonCells, decoded
+from headrace.catalog.tables.row_origins import LINE
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 
@@ -24,22 +25,32 @@ _CELL_BYTES = 64  # of a Python string, besides its characters
 
 @dataclass(frozen=True, slots=True)
 class DelimitedTable:
-    """A `MetadataTable` that was read from a file of text.
+    """A `MetadataTable` that was read from a file of text. A column without any value has the type null.
 
     Attributes:
         schema: names and types of the columns.
-        pieces: the rows in order, as text.
+        pieces: the rows in order, as text, with a column `LINE`.
         json: names of the columns whose cells are JSON.
     """
 
     schema: pl.Schema
     pieces: PartTables = field(repr=False)
     json: Collection[str] = ()
+    unit: str = "line"
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time."""
+        return (rows for rows, _ in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+        """See `NumberedTable`."""
         for piece in self.pieces:
-            yield pl.DataFrame([self._values(piece[name], dtype) for name, dtype in self.schema.items()])
+            columns = [self._values(piece[name], dtype) for name, dtype in self.schema.items()]
+            yield pl.DataFrame(columns), piece[LINE]
+
+    def cells(self, column: str) -> Iterator[pl.Series]:
+        """A column as text, some rows at a time."""
+        return (piece[column] for piece in self.pieces)
 
     def _values(self, cells: pl.Series, dtype: pl.DataType) -> pl.Series:
         return decoded(cells, dtype) if cells.name in self.json else converted(cells, dtype)
@@ -77,8 +88,8 @@ def read_delimited(
             for column, kind in types.items():
                 check_cells(piece[column], kind, f"{name}, line", numbers)
             plain = (found.plain_cells(piece[column], numbers) for column, found in objects.items())
-            pieces.append(piece.with_columns(plain))
-    found = {column: finder.dtype for column, finder in finders.items()}
+            pieces.append(piece.with_columns(*plain, pl.Series(LINE, numbers)))
+    found = {column: pl.Null() if finder.is_empty else finder.dtype for column, finder in finders.items()}
     for column, dtype in found.items():
         if isinstance(dtype, pl.List):
             found[column] = checked_lists((piece[column] for piece in pieces), dtype)

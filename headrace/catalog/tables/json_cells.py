@@ -68,7 +68,7 @@ class JsonCells:
             return None
         try:
             return parsed_json(cell, parse_constant=_rejected)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise misfit(f"{self._name}, {self._unit} {number}", self._column, cell, ColumnType.JSON) from error
 
 

@@ -11,6 +11,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ import polars as pl
 
 from headrace.catalog.tables.buckets import PartTables
 from headrace.catalog.tables.declared_types import fits, misfit
+from headrace.catalog.tables.row_origins import LINE
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
+from headrace.format.typed_json import json_value
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
@@ -36,19 +39,25 @@ class JsonLinesTable:
 
     Attributes:
         schema: names and types of the columns.
-        pieces: the rows in order.
+        pieces: the rows in order, with a column `LINE`.
+        unit: what the numbers of rows count: `line` or `row`.
     """
 
     schema: pl.Schema
     pieces: PartTables = field(repr=False)
+    unit: str = "line"
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time."""
-        return iter(self.pieces)
+        return (rows for rows, _ in self.numbered())
+
+    def numbered(self) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+        """See `NumberedTable`."""
+        return ((piece.drop(LINE), piece[LINE]) for piece in self.pieces)
 
 
 def read_json_lines(
-    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType] | None = None
+    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType] | None = None, unit: str = "line"
 ) -> JsonLinesTable:
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
@@ -60,13 +69,14 @@ def read_json_lines(
         name: name of the file in error messages.
         texts: columns that become text afterwards; numbers and booleans may be mixed with text there.
         types: column → the type that it gets afterwards, which its values must fit.
+        unit: what messages call a line: `line`, or `row` if the lines are made from something else.
 
     Raises:
         ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
             kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
-    seen = _seen(file, name, texts, types or {})
+    seen = _seen(file, name, texts, types or {}, unit)
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
@@ -76,9 +86,12 @@ def read_json_lines(
     # polars orders more than 32 names by a random hash: in each process differently.
     ordered = pl.Schema({column: _in_order(schema[column]) for column in seen.columns})
     kept = PartTables()
-    for piece in pieces:
-        kept.append(piece.select(ordered.keys()).cast(ordered))
-    return JsonLinesTable(ordered, kept)
+    with file.open("rb") as lines:
+        numbers = (number for number, line in enumerate(lines, 1) if line.strip())
+        for piece in pieces:
+            of_piece = pl.Series(LINE, list(islice(numbers, piece.height)), dtype=pl.Int64)
+            kept.append(piece.select(ordered.keys()).cast(ordered).with_columns(of_piece))
+    return JsonLinesTable(ordered, kept, unit)
 
 
 def _parsed(file: Path, *, has_empty_objects: bool) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
@@ -145,7 +158,7 @@ def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int,
     """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
-        row = json.loads(line)
+        row = json_value(line)
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
@@ -197,7 +210,7 @@ def parsed_json(text: str | bytes, parse_constant: Callable[[str], Any] | None =
         text: the JSON.
         parse_constant: what to do with NaN, Infinity and -Infinity; None reads them as numbers.
     """
-    return json.loads(text, object_pairs_hook=_object, parse_constant=parse_constant)
+    return json_value(text, object_pairs_hook=_object, parse_constant=parse_constant)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -209,7 +222,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType]) -> _Seen:
+def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType], unit: str) -> _Seen:
     """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
     The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
@@ -220,6 +233,7 @@ def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, Colum
         name: name of the file in error messages.
         texts: columns that become text in any case; numbers and booleans count as text there.
         types: column → its declared type.
+        unit: what messages call a line.
 
     Raises:
         ConfigError: see `read_json_lines`; the message names the lines.
@@ -230,13 +244,13 @@ def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, Colum
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            row, found = _parsed_row(line, f"{name}, line {number}", texts, types)
+            row, found = _parsed_row(line, f"{name}, {unit} {number}", texts, types)
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
                 before, first = seen.kinds.setdefault(path, (kind, number))
                 if before != kind:
                     raise ConfigError(
-                        f"{name}: column {_shown(path)} is {before} in line {first} and {kind} in line "
+                        f"{name}: column {_shown(path)} is {before} in {unit} {first} and {kind} in {unit} "
                         f"{number}; write all of its values as one kind, or null"
                     )
     return seen
@@ -261,7 +275,7 @@ def _parsed_row(
     except RecursionError as error:
         raise ConfigError(f"{place}: lists or objects are nested too deeply") from error
     if found is None:
-        raise ConfigError(f"{place}: expected one JSON object per line")
+        raise ConfigError(f"{place}: expected one JSON object per line, or an array of objects")
     for column in types.keys() & row.keys():
         if not fits(row[column], types[column]):
             raise misfit(place, column, row[column], types[column])

@@ -5,8 +5,8 @@ recordings. CSV has no types; `headrace.catalog.tables.cell_types` finds them.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -15,12 +15,16 @@ import polars as pl
 
 from headrace.catalog.tables.compressed_files import UnpackedFile, is_compressed
 from headrace.catalog.tables.declared_types import DTYPES
-from headrace.catalog.tables.delimited_files import read_delimited
+from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimited
 from headrace.catalog.tables.delimited_rows import Dialect
+from headrace.catalog.tables.json_arrays import array_as_lines
 from headrace.catalog.tables.json_lines import read_json_lines
+from headrace.catalog.tables.one_schema import NamedTable, common_types
 from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
+from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
+from headrace.path_templates import columns_of
 
 _TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
@@ -68,7 +72,7 @@ class TableInMemory:
 
 @dataclass(frozen=True, slots=True)
 class TypedTable:
-    """A `MetadataTable` whose columns get other types.
+    """A `MetadataTable` whose columns get other types. Columns that the file lacks are null.
 
     Attributes:
         schema: names and types of the columns.
@@ -80,9 +84,60 @@ class TypedTable:
     table: MetadataTable
     owner: object = None
 
+    @property
+    def unit(self) -> str:
+        """See `NumberedTable`; tables without lines have rows."""
+        return getattr(self.table, "unit", "row")
+
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time."""
-        return (batch.cast(self.schema) for batch in self.table.batches())
+        return map(self._typed, self.table.batches())
+
+    def numbered(self) -> Iterator[tuple[pl.DataFrame, pl.Series]]:
+        """See `NumberedTable`."""
+        if hasattr(self.table, "numbered"):
+            yield from ((self._typed(batch), numbers) for batch, numbers in self.table.numbered())
+            return
+        first = 1
+        for batch in self.batches():
+            yield batch, pl.int_range(first, first + batch.height, eager=True)
+            first += batch.height
+
+    def _typed(self, batch: pl.DataFrame) -> pl.DataFrame:
+        lacking = {name: dtype for name, dtype in self.schema.items() if name not in batch.columns}
+        nulls = (pl.lit(None, dtype=dtype).alias(name) for name, dtype in lacking.items())
+        return batch.with_columns(nulls).select(*self.schema).cast(self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """A `MetadataTable` of one or more files, whose rows follow each other.
+
+    Attributes:
+        schema: names and types of the columns of all files.
+        files: each file and its table; all tables have this schema.
+    """
+
+    schema: pl.Schema
+    files: tuple[tuple[TableFileName, TypedTable], ...]
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return (batch for _, table in self.files for batch in table.batches())
+
+    def with_origins(self) -> Iterator[tuple[pl.DataFrame, RowOrigin]]:
+        """The rows in order, some at a time, and where they come from."""
+        for file, table in self.files:
+            for batch, numbers in table.numbered():
+                yield batch, RowOrigin(file, numbers, table.unit, len(self.files) > 1)
+
+
+def with_origins(table: MetadataTable) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
+    """The rows of a table in order, some at a time, and where they come from; None if they are of no file."""
+    if isinstance(table, TableFiles):
+        yield from table.with_origins()
+    else:
+        yield from ((batch, None) for batch in table.batches())
 
 
 def open_metadata(  # noqa: PLR0913 - a file, its form, and what its columns are for
@@ -100,7 +155,8 @@ def open_metadata(  # noqa: PLR0913 - a file, its form, and what its columns are
     (`headrace.catalog.tables.buckets`) if it is large.
 
     Args:
-        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.json` (JSON Lines) or `.parquet` file with a column `path`.
+        path: a `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.json` (JSON Lines, or an array of objects) or `.parquet`
+            file with a column `path`.
         shown: name of the file in error messages; by default its path.
         path_column: the column that the table needs; it is text.
         text_columns: other columns that are text.
@@ -112,10 +168,44 @@ def open_metadata(  # noqa: PLR0913 - a file, its form, and what its columns are
             possible), has another extension, or has no column `path`.
         StorageError: the temporary folder is full.
     """
-    name = f"metadata table {shown or path}"
-    table = _open(Path(path), name, form, (path_column, *text_columns), owner)
-    _check_column(table.schema, name, path_column, "relative to source.uri")
-    return table
+    files = [(Path(path), str(shown or path))]
+    return open_metadata_files(files, path_column=path_column, text_columns=text_columns, owner=owner, form=form)
+
+
+def open_metadata_files(
+    files: Sequence[tuple[Path, str]],
+    *,
+    path_column: str = "path",
+    text_columns: Sequence[str] = (),
+    owner: object = None,
+    form: TableConfig = STANDARD,
+) -> MetadataTable:
+    """Open a metadata table of one or more files. Types, errors and other arguments are those of `open_metadata`.
+
+    A column has one type in all files, and is null in the files that lack it.
+
+    Args:
+        files: each file, and its path or URL in error messages.
+        path_column: a column, or a template over columns (`headrace.path_templates`).
+        text_columns: as in `open_metadata`, like `owner` and `form`.
+        owner: see `TypedTable`.
+        form: how each file is read, and types of columns.
+
+    Raises:
+        ConfigError: also if the values of a column are of different kinds in two files.
+    """
+    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
+    names = [f"metadata table {shown}" for _, shown in files]
+    opened = [_opened(file, name, form, texts, owner) for (file, _), name in zip(files, names, strict=True)]
+    tables = [NamedTable(name, one.table) for name, one in zip(names, opened, strict=True)]
+    free = {*texts, *(name for name, kind in form.types.items() if kind in DTYPES)}
+    types = common_types(tables, free)
+    where = names[0] if len(files) == 1 else f"metadata table of {len(files)} files"
+    schema = _checked_schema(pl.Schema(types), where, texts, form)
+    for column in columns_of(path_column):
+        _check_column(schema, where, column, "relative to source.uri")
+    typed = (TypedTable(schema, _read_as(one.table, types, free), one.owner) for one in opened)
+    return TableFiles(schema, tuple(zip((TableFileName(shown) for _, shown in files), typed, strict=True)))
 
 
 def read_metadata(
@@ -168,8 +258,13 @@ def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> No
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
     texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
-    plain_name = file.with_suffix("") if is_compressed(file) else file
-    kind = form.format or _EXTENSIONS.get(plain_name.suffix.lower())
+    table = _opened(file, name, form, texts, owner)
+    return replace(table, schema=_checked_schema(table.schema, name, texts, form))
+
+
+def _opened(file: Path, name: str, form: TableConfig, texts: tuple[str, ...], owner: object) -> TypedTable:
+    """The table of a file with the types that it has there, which are not those of the columns yet."""
+    kind = form.format or _format_of(file, form)
     if kind is None:
         extensions = ", ".join(_EXTENSIONS)
         raise ConfigError(
@@ -187,11 +282,29 @@ def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), 
         raise
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}") from error
-    if lacking := [column for column in form.types if column not in table.schema]:
-        raise ConfigError(
-            f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(table.schema)}"
-        )
-    return TypedTable(_stored_types(table.schema, name, texts, form.types), table, (owner, copy))
+    return TypedTable(table.schema, table, (owner, copy))
+
+
+def _read_as(table: MetadataTable, types: Mapping[str, pl.DataType], free: Collection[str]) -> MetadataTable:
+    """A table whose cells, if they are text, are read as these types; other values can be cast to them."""
+    if not isinstance(table, DelimitedTable):
+        return table
+    schema = {name: dtype if name in free else types[name] for name, dtype in table.schema.items()}
+    return replace(table, schema=pl.Schema(schema))
+
+
+def _format_of(file: Path, form: TableConfig) -> TableFormat | None:
+    """The format that a file's name says; of other names CSV, if the settings are those of a file of text."""
+    plain_name = file.with_suffix("") if is_compressed(file) else file
+    is_of_text = form.delimiter is not None or form.header is not None
+    return _EXTENSIONS.get(plain_name.suffix.lower(), TableFormat.CSV if is_of_text else None)
+
+
+def _checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], form: TableConfig) -> pl.Schema:
+    """The types that the columns of a table get. Raises `ConfigError`."""
+    if lacking := [column for column in form.types if column not in schema]:
+        raise ConfigError(f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
+    return _stored_types(schema, name, texts, form.types)
 
 
 def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
@@ -199,7 +312,10 @@ def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableCo
 
 
 def _read_json_lines(file: Path, name: str, texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
-    return read_json_lines(file, name, texts, form.types)
+    if (array := array_as_lines(file, name)) is None:
+        return read_json_lines(file, name, texts, form.types)
+    with array as lines:
+        return read_json_lines(Path(lines.name), name, texts, form.types, "row")
 
 
 def _open_parquet(file: Path, name: str, _texts: tuple[str, ...], form: TableConfig) -> MetadataTable:

@@ -268,6 +268,8 @@ class ColumnTable:
         try:
             specs = typed(list[ColumnSpec], json_value(metadata["columns"]))
             rows = typed(int, json_value(metadata["num_rows"]))
+            if rows and not specs:
+                raise ValueError(f"{rows} rows without columns")  # noqa: TRY301 - translated with the others
             columns = tuple(Column.of_arrays(spec, arrays, number, rows) for number, spec in enumerate(specs))
             return cls(columns, rows, metadata["keys_sha256"], metadata["input_digest"], name)
         except (KeyError, ValueError) as error:

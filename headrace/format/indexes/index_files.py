@@ -12,14 +12,13 @@ from headrace.errors import FormatError, NotFoundError, StorageError
 from headrace.format import tables
 from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
-from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar, without_suffix
+from headrace.format.tars.tar_names import TAR_SUFFIX, digest_ending, is_plain_tar, without_suffix
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import Storage
 
 _MARK = b'"headrace_index"'  # in the header of every index that Headrace writes
 _OTHER_SUFFIX = ".headrace.idx"
-_DIGITS_IN_NAME = 12  # of the digest, where a name holds it (`manifests.shard_name`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def is_outdated(storage: Storage, shard: str, found: IndexFile) -> bool:
     A tar whose name holds the digest of the index is not outdated, whichever of the two a copy wrote first.
     """
     sha256 = found.index.sha256
-    if sha256 and without_suffix(shard).endswith(f"-{sha256[:_DIGITS_IN_NAME]}"):
+    if sha256 and without_suffix(shard).endswith(digest_ending(sha256)):
         return False
     tar, beside = storage.local_path(shard), storage.local_path(found.path)
     if tar is None or beside is None:

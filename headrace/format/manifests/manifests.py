@@ -18,7 +18,7 @@ from headrace.format import tables
 from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex, files_of_shard
 from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.parsed_once import read_once
-from headrace.format.tars.tar_names import TAR_SUFFIX
+from headrace.format.tars.tar_names import DIGEST_DIGITS, TAR_SUFFIX, digest_ending
 from headrace.format.typed_json import json_value, typed
 from headrace.format.versioned_json import WAY_OUT, versioned_bytes, versioned_json
 from headrace.stores.refetch import read_sound
@@ -29,12 +29,14 @@ _FORMAT_KEY = "headrace_manifest"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
 _FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards")
-_KEYS_FILE = re.compile(r"([^/]+)/(\d{8,})-[0-9a-f]{12}\.keys$")
+_DIGEST = f"[0-9a-f]{{{DIGEST_DIGITS}}}"
+_KEYS_FILE = re.compile(rf"([^/]+)/(\d{{8,}})-{_DIGEST}\.keys$")
 _INT32 = range(1 << 31)
 _PARTITION = re.compile(r"[^/\n]+-\d{1,9}")
 _NUMBERED = re.compile(r"(?:^|/)(\d{8,})\.json$")
 _SHARD_NAME = re.compile(
-    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d{1,9})_(?P<sequence>\d{1,9})-(?P<digest>[0-9a-f]{12})(?P<suffix>\.tar|\.columns)$"
+    r"^(?P<prefix>.*?)(?P<split>[A-Za-z0-9-]+)_(?P<bucket>\d{1,9})_(?P<sequence>\d{1,9})"
+    rf"-(?P<digest>{_DIGEST})(?P<suffix>\.tar|\.columns)$"
 )
 
 
@@ -318,7 +320,7 @@ def keys_path(partition: str, number: int, digest: str) -> str:
 
     A gc keeps every such file whose number is not below that of the partition's newest manifest.
     """
-    return f"{_MANIFESTS}{partition}/{number:08d}-{digest[:12]}{KEYS_SUFFIX}"
+    return f"{_MANIFESTS}{partition}/{number:08d}{digest_ending(digest)}{KEYS_SUFFIX}"
 
 
 def manifest_path(partition: str, number: int) -> str:
@@ -330,7 +332,7 @@ def shard_name(  # noqa: PLR0913, PLR0917 - the parts of a name
     prefix: str, split: str, bucket: int, sequence: int, digest: str, suffix: str = TAR_SUFFIX
 ) -> str:
     """File name of a shard: `train_0003_000012-1a2b3c4d5e6f.tar`."""
-    return f"{prefix}{split}_{bucket:04d}_{sequence:06d}-{digest[:12]}{suffix}"
+    return f"{prefix}{split}_{bucket:04d}_{sequence:06d}{digest_ending(digest)}{suffix}"
 
 
 def sequence_of(name: str) -> int:

@@ -30,6 +30,7 @@ from headrace.format.snapshots.snapshots import (
     snapshot_numbers,
     snapshot_path,
 )
+from headrace.format.tars.tar_names import digest_ending
 from headrace.stores.storage import Storage
 
 _SHOWN = 5
@@ -170,7 +171,7 @@ class _Commit:
 
     def _free_name(self, first: str, digest: str) -> str:
         """A file name for a part of the table that no gc may delete."""
-        name = stem = f"{self.number:08d}-{first}-{digest[:12]}"
+        name = stem = f"{self.number:08d}-{first}{digest_ending(digest)}"
         while f"{SNAPSHOTS}{name}.shards" in self.doomed:
             name = f"{stem}-{secrets.token_hex(2)}"
         return f"{name}.shards"

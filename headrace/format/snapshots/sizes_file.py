@@ -11,18 +11,25 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from headrace.errors import NotFoundError
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import Snapshot, TablePart, read_part
-from headrace.stores.storage import Storage
+from headrace.stores.storage import Content, Storage
 from headrace.stores.temporary_room import temporary_room
 
 SIZES = "sizes.json"
 _OPEN, _BETWEEN, _CLOSE, _EMPTY = b"{\n", b",\n", b"\n}\n", b"{}\n"
 _IN_MEMORY_BYTES = 8 << 20
 _PIECE_LINES = 10_000
+
+
+class Writable(Protocol):
+    """A place that files are written to, such as a store."""
+
+    def write(self, path: str, data: Content, /) -> None:
+        """Write a file."""
 
 
 def sizes_lines(table: ShardTable) -> bytes:
@@ -67,7 +74,7 @@ def mend_sizes(storage: Storage, snapshot: Snapshot, former: Snapshot | None = N
     return True
 
 
-def write_sizes(storage: Storage, counts: Iterable[tuple[str, int]]) -> None:
+def write_sizes(storage: Writable, counts: Iterable[tuple[str, int]]) -> None:
     """Write `sizes.json` of a folder of tars: name and number of samples of each, in the given order."""
     _write(storage, _pieces_of(counts))
 
@@ -83,7 +90,7 @@ def _pieces_of(counts: Iterable[tuple[str, int]]) -> Iterator[bytes]:
     yield _EMPTY if before is _OPEN else _CLOSE
 
 
-def _write(storage: Storage, pieces: Iterator[bytes]) -> None:
+def _write(storage: Writable, pieces: Iterator[bytes]) -> None:
     """Write the file, through a temporary one if it is large."""
     first, num_bytes = [], 0
     for piece in pieces:

@@ -1,8 +1,15 @@
-"""Recognises tars, plain and compressed, by the ends of their names, in capital and small letters alike."""
+"""Ends of names: those of tars, in capital and small letters alike, and the digest in names that Headrace gives."""
 
 TAR_SUFFIX = ".tar"
 ZIP_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst")
 TAR_SUFFIXES = (TAR_SUFFIX, *ZIP_SUFFIXES)
+DIGEST_DIGITS = 12
+"""Hex digits of a file's SHA-256 in the name that Headrace gives it."""
+
+
+def digest_ending(sha256: str) -> str:
+    """The end of the name, before its suffix, of a file that Headrace names after its content: `-1a2b3c4d5e6f`."""
+    return f"-{sha256[:DIGEST_DIGITS]}"
 
 
 def is_tar(name: str) -> bool:

@@ -2,13 +2,16 @@
 
 Files come from anybody's data sets, so three things are checked before their content is used: the pickle holds tensors
 and plain values alone, the zip does not decompress to more than its own size, and no tensor is much larger than the
-file.
+file. The storages of a file of old torch, which is no zip, have no more values than the file has bytes behind its
+pickle: torch allocates them before it reads their values.
 """
 
 import io
 import pickle
+import pickletools
 import re
 import zipfile
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import FormatError
@@ -20,6 +23,8 @@ FORM = 'torch.save({"encoder_hidden": dense tensor (T, D) of real numbers, "enco
 """Form of a `.pth` of latents, for messages."""
 _ZIP = b"PK\x03\x04"
 _BROADCAST_BYTES = 16 << 20  # by which a tensor may be larger than its file: small tensors may be expanded ones
+_MEMO = {"PUT", "BINPUT", "LONG_BINPUT"}  # of what is on the stack, which stays as it is
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
 _GLOBAL = re.compile(r"GLOBAL (\S+)")  # in torch's message about a pickle that it refuses
 
 
@@ -33,6 +38,7 @@ def unpickled(blob: bytes) -> Any:  # noqa: ANN401 - whatever was saved
     import torch
 
     _check_packing(blob)
+    _check_storages(blob)
     try:
         content = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -71,6 +77,46 @@ def _check_packing(blob: bytes) -> None:
             f".pth rejected: its {len(blob)} bytes unpack to {unpacked}, and torch.save compresses nothing; write it "
             f"with {FORM}"
         )
+
+
+def _check_storages(blob: bytes) -> None:
+    """Raise `FormatError` for a file of old torch whose storages have more values than the file has bytes for them."""
+    if blob[:4] == _ZIP:
+        return
+    file = io.BytesIO(blob)
+    try:
+        for _ in range(3):  # magic number, version, byte order
+            deque(pickletools.genops(file), maxlen=0)
+        wanted = sum(_storages(file).values())
+    except Exception as error:  # pickletools raises many kinds of errors on strange bytes
+        raise FormatError(f".pth damaged, or not written by torch.save ({error}); fetch or build it again") from error
+    if wanted > (there := len(blob) - file.tell()):
+        raise FormatError(
+            f".pth rejected: its tensors have {wanted} values, and {there} bytes follow; fetch or build it again"
+        )
+
+
+def _storages(file: io.BytesIO) -> dict[str, int]:
+    """The number of values of each storage by its key, from the pickle of old torch at the position of a file.
+
+    A storage is the operation BINPERSID after the tuple ("storage", its class, key, device, number of values, None).
+    Any other is a `ValueError`, so that no number is missed.
+    """
+    found, memo, last = dict[str, int](), dict[int, Any](), deque[tuple[str, Any]](maxlen=8)
+    for operation, argument, _ in pickletools.genops(file):
+        if operation.name in _MEMO:
+            memo[int(argument or 0)] = last[-1][1] if last else None
+            continue
+        if operation.name in {"BINPERSID", "PERSID"}:
+            names, values = zip(*last, strict=True)
+            key, count = values[3], values[5]
+            if (names[0], *names[6:], type(key), type(count)) != ("MARK", "NONE", "TUPLE", str, int):
+                raise ValueError("a storage is described in an unknown form")
+            found[key] = max(count, found.get(key, 0))
+        is_literal = operation.stack_after and not operation.stack_before
+        value = memo.get(int(argument or 0)) if operation.name in _GETS else argument if is_literal else None
+        last.append((operation.name, value))
+    return found
 
 
 def _check_sizes(content: object, num_bytes: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.format.typed_json import json_value
 from headrace.streaming.cache.file_locks import is_held, lock, release
 
 _POSITION = struct.Struct("<qq")
@@ -119,7 +120,7 @@ def _parsed(path: Path) -> ReaderAt | None:
     try:
         blob = path.read_bytes()
         epoch, row = _POSITION.unpack_from(blob)
-        fields: dict[str, Any] = json.loads(blob[_POSITION.size :])
+        fields: dict[str, Any] = json_value(blob[_POSITION.size :])
         data = tuple(ReadData(str(one["uri"]), one["split"]) for one in fields["data"])
         facts = ReaderFacts(str(fields["order"]), int(fields["rank"]), int(fields["world_size"]), data)
     except (OSError, ValueError, KeyError, TypeError, struct.error):

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
+from headrace.signed_urls import unsigned
 from headrace.streaming import distributed
 from headrace.streaming.order.state import OrderState, StreamState
+from headrace.streaming.selection import Pins
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_remote
 
 
@@ -25,12 +27,12 @@ def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[O
         mine = list(map(open_remote, requests)) if distributed.current_world().rank == 0 else []
     except HeadraceError as error:  # the other ranks must not wait for a rank that failed
         mine = error
-    shared = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_pins(one) for one in mine])
+    shared = distributed.from_rank_zero(mine if isinstance(mine, HeadraceError) else [_shared(one) for one in mine])
     if isinstance(shared, HeadraceError):
         raise shared
     if mine:
         return list(mine) if not isinstance(mine, HeadraceError) else []
-    return [_open_as(one, pins) for one, pins in zip(requests, shared, strict=True)]
+    return [_open_as(one, first) for one, first in zip(requests, shared, strict=True)]
 
 
 def open_for_state(
@@ -57,12 +59,7 @@ def open_for_state(
             found.append(now)  # the order raises the error
             continue
         try:
-            latents = before.latents_snapshots if len(before.latents_snapshots) == len(one.latents) else ()
-            columns = replace(one.columns, pins=dict(before.columns_snapshots))
-            pinned = replace(one, snapshot=before.snapshot, latents_snapshots=latents, columns=columns)
-            if before.view is not None:
-                pinned = replace(pinned, view_snapshot=before.view.snapshot, where_columns=before.view.columns)
-            found.append(open_remote(pinned))
+            found.append(open_remote(replace(one, pins=_pins_of(before, len(one.selection.latents)))))
         except NotFoundError as error:
             raise StateError(
                 f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
@@ -70,7 +67,7 @@ def open_for_state(
             ) from error
         except ConfigError as error:
             raise StateError(
-                f"snapshot: the state was saved with {name} at {before}, which {one.remote} does not have "
+                f"snapshot: the state was saved with {name} at {before}, which {unsigned(one.remote)} does not have "
                 f"({error}); read the data set that it was saved on, or start from the beginning"
             ) from error
     return found
@@ -79,47 +76,36 @@ def open_for_state(
 def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
     """Whether a stream is open at the snapshots of a state."""
     columns = dict(saved.columns_snapshots)
-    pinned = all(columns.get(name, number) == number for name, number in now.columns_snapshots.items())
+    pinned = all(columns.get(name, number) == number for name, number in now.pins.of_columns.items())
     return pinned and saved.fingerprint == now.identity.fingerprint
 
 
+def _pins_of(saved: StreamState, num_latents: int) -> Pins:
+    """The snapshots of a state, those of latents if it has one for each."""
+    latents = saved.latents_snapshots if len(saved.latents_snapshots) == num_latents else ()
+    view, where = (None, ()) if saved.view is None else (saved.view.snapshot, saved.view.columns)
+    return Pins(saved.snapshot, latents, view, where, dict(saved.columns_snapshots))
+
+
 @dataclass(frozen=True, slots=True)
-class _Pins:
+class _Shared:
     """The snapshots that rank 0 opened, and the fingerprints that every rank must find."""
 
-    snapshot: int | None
-    latents: tuple[int, ...]
-    view: int | None
-    where_columns: tuple[tuple[str, int], ...]
-    columns: dict[str, int]
+    pins: Pins
     fingerprints: tuple[str, ...]
 
 
-def _pins(opened: OpenedRemote) -> _Pins:
-    data = opened.identity
-    fingerprints = (data.fingerprint, *(one.identity.fingerprint for one in opened.columns))
-    return _Pins(
-        data.snapshot,
-        opened.latents_snapshots,
-        opened.view_snapshot,
-        opened.where_columns,
-        opened.columns_snapshots,
-        fingerprints,
-    )
+def _shared(opened: OpenedRemote) -> _Shared:
+    found = (opened.identity.fingerprint, *(one.identity.fingerprint for one in opened.columns))
+    return _Shared(opened.pins, found)
 
 
-def _open_as(request: StreamRequest, pins: _Pins) -> OpenedRemote:
-    pinned = replace(
-        request,
-        snapshot=pins.snapshot,
-        latents_snapshots=pins.latents,
-        view_snapshot=pins.view,
-        where_columns=pins.where_columns,
-        columns=replace(request.columns, pins=pins.columns),
-    )
-    opened = open_remote(pinned)
-    if _pins(opened).fingerprints != pins.fingerprints:
-        raise IntegrityError(f"{request.remote}: this rank finds other shards than rank 0: mount or copy the same data")
+def _open_as(request: StreamRequest, shared: _Shared) -> OpenedRemote:
+    opened = open_remote(replace(request, pins=shared.pins))
+    if _shared(opened).fingerprints != shared.fingerprints:
+        raise IntegrityError(
+            f"{unsigned(request.remote)}: this rank finds other shards than rank 0: mount or copy the same data"
+        )
     return opened
 
 

@@ -13,9 +13,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from headrace.arguments import convert, each, optional, path, position, text
+from headrace.arguments import convert, optional, path, position
 from headrace.errors import ConfigError
-from headrace.format.tars.member_names import KeyAt
 from headrace.locate.names import absolute, is_folder_name
 from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
@@ -28,14 +27,15 @@ from headrace.streaming.order.state import OrderState, StreamState, ViewState
 from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
+from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.joined_columns import ColumnRequest, WantedTensor, check_tensor_names
+from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
 from headrace.streaming.stats import Traffic
-from headrace.streaming.stream import Stream, convert_choice, key_rule, names_of_fields, names_of_sets
+from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
 
 T = TypeVar("T")
@@ -48,58 +48,16 @@ class StreamDefaults:
 
     Attributes:
         local: folder of the cache; None takes one below the temporary folder.
-        split: None for all.
-        key_at: where keys end in plain tars, or its name.
+        selection: what is read of each stream.
         fetch: how shards are fetched.
-        view: name or folder of a view; None for all samples.
-        where: a condition on columns; None for all samples.
-        columns: sets of columns to join.
-        tensors: columns that come as tensors.
-        fields: the fields of samples that are read; None for all.
     """
 
     local: str | None
-    split: str | None
-    key_at: KeyAt
+    selection: Selection
     fetch: FetchSettings
-    view: str | None = None
-    where: str | None = None
-    columns: tuple[str, ...] = ()
-    tensors: tuple[WantedTensor, ...] = ()
-    fields: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
-        convert(self, optional(text), "split")
-        convert_choice(self)
-        convert(self, key_rule, "key_at")
-        convert(self, names_of_sets, "columns")
-        convert(self, wanted_tensors, "tensors")
-        convert(self, optional(names_of_fields), "fields")
-
-
-def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
-    """Columns that come as tensors, from a list of names, or from names with the value that stands for no value.
-
-    Raises:
-        ConfigError: the value is neither, or a value that stands for no value is not a number.
-    """
-    if isinstance(value, Mapping):
-        return tuple(
-            WantedTensor(text(name, column), _null(f"{name}[{column!r}]", null)) for column, null in value.items()
-        )
-    found = each(name, value, _wanted, "a list of names of columns, or {name: value where it is missing}")
-    return tuple(dict.fromkeys(found))
-
-
-def _wanted(name: str, value: object) -> WantedTensor:
-    return value if isinstance(value, WantedTensor) else WantedTensor(text(name, value))
-
-
-def _null(name: str, value: object) -> float:
-    if isinstance(value, bool | int | float):
-        return value
-    raise ConfigError(f"{name} is {value!r}: expected a number, True or False")
 
 
 class OpenStreams:
@@ -122,9 +80,7 @@ class OpenStreams:
         """
         self.names = tuple(names)
         self._streams = tuple(map(_rooted, streams))
-        local = defaults.local and absolute(defaults.local)
-        view, columns = _rooted_view(defaults.view), _rooted_sets(defaults.columns)
-        self._defaults = replace(defaults, local=local, view=view, columns=columns)
+        self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
         self._requests = [self._request_of(stream) for stream in self._streams]
@@ -139,7 +95,8 @@ class OpenStreams:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
         if len({opened.suffixes_that_are_read for opened in self._opened}) > 1:
             found = "; ".join(
-                f"{name}: {', '.join(stream.latents) or 'none'}" for name, stream in zip(names, streams, strict=True)
+                f"{name}: {', '.join(request.selection.latents) or 'none'}"
+                for name, request in zip(names, self._requests, strict=True)
             )
             raise ConfigError(
                 f"streams of one dataset join latents of the same names in the same order; these differ ({found}): "
@@ -283,26 +240,10 @@ class OpenStreams:
         return self.__dict__ | {"_kept_reading": None}
 
     def _request_of(self, stream: Stream) -> StreamRequest:
-        chosen = self._defaults if stream.view is None and stream.where is None else stream
-        fields = stream.fields or self._defaults.fields
-        return StreamRequest(
-            remote=stream.place,
-            latents=tuple(stream.latents),
-            view=chosen.view,
-            where=chosen.where,
-            split=stream.split or self._defaults.split,
-            snapshot=stream.snapshot,
-            key_at=KeyAt(stream.key_at or self._defaults.key_at),
-            index_folder=self._cache_folder(stream) / "indexes",
-            cache_folder=self._cache_folder(stream),
-            transfer=self._transfer_of(self._fetch_of(stream)),
-            columns=ColumnRequest(
-                tuple(_or(stream.columns, self._defaults.columns)),
-                self._defaults.tensors,
-                keeps_json=fields is None or "metadata" in fields,
-            ),
-            fields=None if fields is None else frozenset(fields),
-        )
+        cache = self._cache_folder(stream)
+        transfer = self._transfer_of(self._fetch_of(stream))
+        selection = rooted(stream.selection(self._defaults.selection))
+        return StreamRequest(stream.place, selection, Pins(), cache / "indexes", cache, transfer)
 
     def _transfer_of(self, fetch: FetchSettings) -> Transfer:
         return Transfer(fetch.download_timeout_seconds, RetryPolicy(fetch.download_retry), self._traffic.requests)
@@ -326,25 +267,22 @@ class OpenStreams:
         )
 
 
+def rooted(selection: Selection) -> Selection:
+    """A selection with absolute folders, since the process may change its folder before it reads or starts workers."""
+    view = None if selection.view is None else _rooted_part(selection.view)
+    latents, columns = (tuple(map(_rooted_part, names)) for names in (selection.latents, selection.columns))
+    return replace(selection, view=view, latents=latents, columns=columns)
+
+
 def _rooted(stream: Stream) -> Stream:
-    """The stream with absolute names, since the process may change its folder before it reads or starts workers."""
+    """A stream with absolute places, likewise."""
     return replace(
-        stream,
-        remote=stream.remote and absolute(stream.remote),
-        local=stream.local and absolute(stream.local),
-        latents=tuple(map(absolute, stream.latents)),
-        view=_rooted_view(stream.view),
-        columns=None if stream.columns is None else _rooted_sets(stream.columns),
+        stream, remote=stream.remote and absolute(stream.remote), local=stream.local and absolute(stream.local)
     )
 
 
-def _rooted_view(view: str | None) -> str | None:
-    return absolute(view) if view is not None and is_folder_name(view) else view
-
-
-def _rooted_sets(columns: Sequence[str]) -> tuple[str, ...]:
-    """Names of sets as they are, and folders of columns by their absolute names."""
-    return tuple(absolute(name) if is_folder_name(name) else name for name in columns)
+def _rooted_part(name: str) -> str:
+    return absolute(name) if is_folder_name(name) else name
 
 
 def _types(tensors: Mapping[str, Sequence[tuple[str, str]]]) -> str:
@@ -373,16 +311,16 @@ def _check_fields(opened: OpenedRemote) -> None:
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:
-    data, view = opened.identity, opened.identity.view
+    data, view, pins = opened.identity, opened.identity.view, opened.pins
     return StreamState(
         name,
         data.split,
         data.snapshot,
         data.fingerprint,
-        latents_snapshots=opened.latents_snapshots,
+        latents_snapshots=pins.of_latents,
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
-        columns_snapshots=tuple(opened.columns_snapshots.items()),
+        columns_snapshots=tuple(pins.of_columns.items()),
     )
 
 

@@ -7,7 +7,7 @@ sample is read. `column_reader` reads the files.
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError
 from headrace.format.beside.column_files import specs_of
@@ -16,49 +16,29 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
-from headrace.locate.names import is_folder_name
-from headrace.locate.outputs import ITSELF, ShardFolder
+from headrace.locate.no_shards import parts_beside
+from headrace.locate.outputs import COLUMNS, ITSELF, ShardFolder, place_of
 from headrace.stores.storage import Storage, Transfer, open_storage
-from headrace.streaming.shards.matching import COLUMNS, Companion
+from headrace.streaming.selection import METADATA, Selection, WantedTensor
+from headrace.streaming.shards.matching import Companion
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
 
-METADATA = "metadata"
-"""The set with the user's table and the facts of the catalog: it adds only what the JSON of a sample lacks."""
 TENSOR_DTYPES = {ColumnKind.FLOAT: "float32", ColumnKind.INT: "int64", ColumnKind.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
-class WantedTensor:
-    """A column that is wanted as a tensor.
+class JoinedSources:
+    """The place where sets of columns are looked for.
 
     Attributes:
-        name: name of the column.
-        null: the value where the column has none; None for NaN, which only floats have.
-    """
-
-    name: str
-    null: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRequest:
-    """The columns that a stream asks for.
-
-    Attributes:
-        names: names of sets of the output that the stream belongs to, or folders of columns.
-        tensors: columns that are wanted as tensors.
+        output: the output that the stream belongs to.
+        transfer: time limits of stores.
         pins: snapshots by name of the set; the newest that belongs to the audio for other sets.
-        keeps_json: whether the samples have their JSON.
     """
 
-    names: tuple[str, ...] = ()
-    tensors: tuple[WantedTensor, ...] = ()
-    pins: Mapping[str, int] = field(default_factory=dict)
-    keeps_json: bool = True
-
-    def __bool__(self) -> bool:
-        """Whether any column is wanted."""
-        return bool(self.names or self.tensors)
+    output: str
+    transfer: Transfer | None
+    pins: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,51 +105,47 @@ class _Found:
         return {spec.name: spec for spec in sorted(self.specs, key=lambda spec: not spec.is_fact)}
 
 
-def companions(request: ColumnRequest, output: str, transfer: Transfer | None) -> list[Companion]:
+def companions(wanted: Sequence[str], sources: JoinedSources) -> list[Companion]:
     """The folders of the sets that are asked for.
 
     Args:
-        request: what is asked for.
-        output: the output that the stream belongs to.
-        transfer: time limits of stores.
+        wanted: names of sets, or folders of columns.
+        sources: where they are looked for.
 
     Raises:
         ConfigError: two sets have one name.
         NotFoundError: there is no such set; the message lists those that there are.
     """
-    found = [_companion(name, request, output, transfer) for name in request.names]
+    found = [_companion(name, sources) for name in wanted]
     names = [_set_name(companion.named) for companion in found]
     if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:
         raise ConfigError(f"columns: two sets are called {twice!r}: name each set once, or rename a folder")
     return found
 
 
-def metadata_companion(
-    request: ColumnRequest, output: str, transfer: Transfer | None, *, is_pinned: bool = True
-) -> Companion | None:
+def metadata_companion(sources: JoinedSources) -> Companion | None:
     """The folder of the set `metadata` of an output; None if the output has no such set."""
-    if is_pinned and METADATA in request.pins:
-        return _companion(METADATA, request, output, transfer)
-    named = f"{output}/columns/{METADATA}"
-    storage = open_storage(named, transfer)
-    return Companion(named, COLUMNS, _all_of(named, transfer)) if has_snapshots(storage) else None
+    if METADATA in sources.pins:
+        return _companion(METADATA, sources)
+    named = place_of(sources.output, COLUMNS, METADATA)
+    storage = open_storage(named, sources.transfer)
+    return Companion(named, COLUMNS, _all_of(named, sources.transfer)) if has_snapshots(storage) else None
 
 
-def lacking_tensors(request: ColumnRequest, chosen: Iterable[NumberedSnapshot]) -> bool:
+def lacking_tensors(selection: Selection, chosen: Iterable[NumberedSnapshot]) -> bool:
     """Whether a column that is wanted as a tensor is in none of these sets."""
     names = {spec.name for found in chosen for spec in specs_of(found.snapshot)}
-    return any(tensor.name not in names for tensor in request.tensors)
+    return any(tensor.name not in names for tensor in selection.tensors)
 
 
 def planned_sets(
-    request: ColumnRequest, chosen: Sequence[tuple[Companion, NumberedSnapshot]], split: str | None, output: str
+    selection: Selection, chosen: Sequence[tuple[Companion, NumberedSnapshot]], output: str
 ) -> tuple[ColumnSet, ...]:
     """The sets with what each adds to a sample.
 
     Args:
-        request: what is asked for.
+        selection: what is asked for.
         chosen: the sets at the snapshots that are read: those asked for first, in order.
-        split: the split that is read; None for all.
         output: the output that the stream belongs to, for messages.
 
     Raises:
@@ -177,12 +153,12 @@ def planned_sets(
             that holds no numbers.
     """
     sets = [
-        _Found(companion, found, number < len(request.names), specs_of(found.snapshot))
+        _Found(companion, found, number < len(selection.columns), specs_of(found.snapshot))
         for number, (companion, found) in enumerate(chosen)
     ]
     _check_names(one for one in sets if one.is_asked_for)
-    tensors = [_tensor(tensor, sets, output) for tensor in request.tensors]
-    return tuple(_planned(number, one, tensors, split) for number, one in enumerate(sets))
+    tensors = [_tensor(tensor, sets, output) for tensor in selection.tensors]
+    return tuple(_planned(number, one, tensors, selection.split) for number, one in enumerate(sets))
 
 
 def check_json(sets: Sequence[ColumnSet], primary: ShardSet, table: NumberedSnapshot | None) -> None:
@@ -245,19 +221,14 @@ def _json_of_first_sample(primary: ShardSet) -> bytes:
     return b""
 
 
-def _companion(name: str, request: ColumnRequest, output: str, transfer: Transfer | None) -> Companion:
-    named = name if is_folder_name(name) else f"{output}/columns/{name}"
-    storage = open_storage(named, transfer)
-    if (pin := request.pins.get(_set_name(named))) is not None:
+def _companion(name: str, sources: JoinedSources) -> Companion:
+    named = place_of(sources.output, COLUMNS, name)
+    storage = open_storage(named, sources.transfer)
+    if (pin := sources.pins.get(_set_name(named))) is not None:
         return Companion(named, COLUMNS, ShardFolder(ITSELF, storage, (pin,)))
     if not has_snapshots(storage):
-        raise NotFoundError(f"columns={name!r}: {named} has no snapshot; {_there_are(output, transfer)}")
-    return Companion(named, COLUMNS, _all_of(named, transfer))
-
-
-def _there_are(output: str, transfer: Transfer | None) -> str:
-    found = sorted({entry.path.partition("/")[0] for entry in open_storage(f"{output}/columns", transfer).list()})
-    return f"the output has the sets {', '.join(found)}" if found else f"{output} has no columns: build them first"
+        raise NotFoundError(f"columns={name!r}: {named} has no snapshot{parts_beside(named, sources.transfer)}")
+    return Companion(named, COLUMNS, _all_of(named, sources.transfer))
 
 
 def _all_of(named: str, transfer: Transfer | None) -> ShardFolder:

@@ -11,11 +11,7 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.lazy import cached_property
 from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot
-from headrace.locate.outputs import ShardFolder
-
-LATENTS = "latents"
-COLUMNS = "columns"
-VIEWS = "views"
+from headrace.locate.outputs import COLUMNS, LATENTS, ShardFolder
 
 
 class Offering(Protocol):
@@ -27,7 +23,7 @@ class Offering(Protocol):
 
     @property
     def what(self) -> str:
-        """Kind of its content: `LATENTS`, `COLUMNS` or `VIEWS`."""
+        """Kind of its content, as the folder of an output: `LATENTS`, `COLUMNS` or `VIEWS`."""
 
     @property
     def offers(self) -> Mapping[str, object]:

@@ -6,7 +6,7 @@ snapshots and totals are read, never a shard of Headrace.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import NumberedSnapshot, snapshot_numbers
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
-from headrace.locate.names import is_folder_name
-from headrace.locate.no_shards import meant_latents
-from headrace.locate.outputs import ITSELF, ShardFolder, output_of
+from headrace.locate.no_shards import parts_beside
+from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, place_of
 from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.joined_columns import (
-    ColumnRequest,
     ColumnSet,
+    JoinedSources,
     check_json,
     companions,
     lacking_tensors,
@@ -33,7 +33,6 @@ from headrace.streaming.shards.joined_columns import (
     planned_sets,
 )
 from headrace.streaming.shards.matching import (
-    LATENTS,
     Companion,
     Offering,
     audio_of,
@@ -52,38 +51,24 @@ class StreamRequest:
 
     Attributes:
         remote: a name that `headrace.locate.locate` takes.
-        latents: folders of latents to join by key.
-        split: only this split; None for all.
-        snapshot: number of the snapshot; None for the newest.
-        latents_snapshots: numbers of the snapshots of the latents, one per folder; empty for the newest that belong to
-            the audio snapshot.
-        view: a view of the output that `remote` belongs to, by name, or the folder of a view; None for all samples.
-        view_snapshot: number of the snapshot of the view; None for the newest that fits the audio snapshot.
-        where: a condition on the columns of the output that `remote` belongs to; None for all samples.
-        where_columns: sets of columns and the numbers of their snapshots for `where`; empty for the newest that fit.
-        key_at: where keys end in plain tars.
+        selection: what is read of it.
+        pins: snapshots that are decided.
         index_folder: folder in which indexes of plain tars are kept; None keeps them in memory.
         cache_folder: folder in which the result of `where` is kept.
         transfer: time limits of stores.
-        columns: columns to join by the place of a sample in its shard.
-        fields: the fields of samples that are read; None for all.
     """
 
     remote: str
-    latents: tuple[str, ...] = ()
-    split: str | None = None
-    snapshot: int | None = None
-    latents_snapshots: tuple[int, ...] = ()
-    view: str | None = None
-    view_snapshot: int | None = None
-    where: str | None = None
-    where_columns: tuple[tuple[str, int], ...] = ()
-    key_at: KeyAt = KeyAt.FIRST_DOT
+    selection: Selection = field(default_factory=Selection)
+    pins: Pins = field(default_factory=Pins)
     index_folder: Path | None = None
     cache_folder: Path = Path()
     transfer: Transfer | None = None
-    columns: ColumnRequest = field(default_factory=ColumnRequest)
-    fields: frozenset[str] | None = None
+
+    @property
+    def number(self) -> int | None:
+        """Number of the snapshot of its own folder; None for the newest."""
+        return self.selection.snapshot if self.pins.own is None else self.pins.own
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,31 +107,21 @@ class OpenedRemote:
         return is_wanted or any(one.joined for one in self.columns)
 
     @property
-    def latents_snapshots(self) -> tuple[int, ...]:
-        """Numbers of the snapshots of the joined latents, one per folder."""
-        return tuple(joined.identity.snapshot or 0 for joined in self.joined)  # never 0: latents have snapshots
-
-    @property
-    def where_columns(self) -> tuple[tuple[str, int], ...]:
-        """The sets of columns that `where` was evaluated on, and the numbers of their snapshots."""
-        view = self.primary.identity.view
-        return () if view is None else view.columns
-
-    @property
-    def view_snapshot(self) -> int | None:
-        """Number of the snapshot of the view; None without a view."""
-        view = self.primary.identity.view
-        return None if view is None else view.snapshot
-
-    @property
     def tensors(self) -> tuple[tuple[str, str], ...]:
         """Name and dtype of each column that comes as a tensor, by name."""
         return tuple(sorted((tensor.spec.name, tensor.dtype) for one in self.columns for tensor in one.tensors))
 
     @property
-    def columns_snapshots(self) -> dict[str, int]:
-        """Numbers of the snapshots of the columns, by name of the set."""
-        return {one.name: one.identity.snapshot or 0 for one in self.columns}  # never 0, as above
+    def pins(self) -> Pins:
+        """Numbers of the snapshots that are open."""
+        view = self.primary.identity.view
+        return Pins(
+            self.identity.snapshot,
+            tuple(joined.identity.snapshot or 0 for joined in self.joined),  # never 0: latents have snapshots
+            None if view is None else view.snapshot,
+            () if view is None else view.columns,
+            {one.name: one.identity.snapshot or 0 for one in self.columns},  # never 0, as above
+        )
 
     @property
     def identity(self) -> DataIdentity:
@@ -160,7 +135,8 @@ class OpenedRemote:
 
 def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
-    return replace(_opened(request), fields=request.fields)
+    fields = request.selection.fields
+    return replace(_opened(request), fields=None if fields is None else frozenset(fields))
 
 
 def _opened(request: StreamRequest) -> OpenedRemote:
@@ -171,34 +147,21 @@ def _opened(request: StreamRequest) -> OpenedRemote:
             lists nothing, or `key_at` is given for an output of Headrace, whose keys are known.
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
-    located = locate(request.remote, split=request.split, snapshot=request.snapshot, transfer=request.transfer)
-    wanted = _wanted(request)
+    selection = request.selection
+    located = locate(request.remote, split=selection.split, snapshot=request.number, transfer=request.transfer)
+    wanted = selection.needs_snapshots
     if located.tars is not None and wanted is None:
-        keeper = IndexKeeper(request.index_folder, request.key_at)
-        return OpenedRemote(open_foreign(request.remote, request.split, located.tars, keeper))
+        keeper = IndexKeeper(request.index_folder, selection.key_at)
+        return OpenedRemote(open_foreign(located.named, selection.split, located.tars, keeper))
     folder = located.one_folder(wanted or "reading")
-    if request.key_at is not KeyAt.FIRST_DOT:
+    if selection.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
-            f"key_at={request.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, which "
-            "knows its keys: leave it out here, and give it to the Stream that needs it"
+            f"key_at={selection.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, "
+            "which knows its keys: leave it out here, and give it to the Stream that needs it"
         )
     if wanted is not None:
         return _open_joined(folder, request)
-    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.snapshot), request.split))
-
-
-def _wanted(request: StreamRequest) -> str | None:
-    """The argument that needs snapshots, for messages; None without one."""
-    if request.where is not None:
-        return f"where={request.where!r}"
-    if request.view is not None:
-        return f"view={request.view!r}"
-    if request.latents:
-        return f"latents={list(request.latents)}"
-    if request.columns.names:
-        return f"columns={list(request.columns.names)}"
-    tensors = [tensor.name for tensor in request.columns.tensors]
-    return f"tensors={tensors}" if tensors else None
+    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.number), selection.split))
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
@@ -213,48 +176,45 @@ def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None)
 
 def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
     """A folder at the newest snapshot that all companions belong to, each at its newest for that snapshot."""
-    storage, transfer, asked = folder.storage, request.transfer, request.columns
-    output = output_of(request.remote, folder)
-    pairs = zip(request.latents, _pins(request), strict=True)
-    latents = [Companion(name, LATENTS, _latents(name, pin, transfer, storage)) for name, pin in pairs]
-    view = None if request.view is None else open_view(output, request.view, request)
-    sets = companions(asked, output, transfer)
+    storage, asked, split = folder.storage, request.selection, request.selection.split
+    sources = JoinedSources(output_of(request.remote, folder), request.transfer, request.pins.of_columns)
+    folders = _latent_folders(request, sources.output)
+    latents = [Companion(name, LATENTS, one) for name, one in zip(asked.latents, folders, strict=True)]
+    view = None if asked.view is None else open_view(sources.output, asked.view, request)
+    sets = companions(asked.columns, sources)
     others: list[Offering] = [*latents, *([] if view is None else [view])]
-    own, audio = newest_with_all(folder, request.remote, request.snapshot, [*others, *sets])
-    if lacking_tensors(asked, [one.offers[audio] for one in sets]) and (
-        metadata := metadata_companion(asked, output, transfer)
-    ):
+    own, audio = newest_with_all(folder, request.remote, request.number, [*others, *sets])
+    if lacking_tensors(asked, [one.offers[audio] for one in sets]) and (metadata := metadata_companion(sources)):
         sets = [*sets, metadata]
-        own, audio = newest_with_all(folder, request.remote, request.snapshot, [*others, *sets])
-    primary = _open_snapshot(storage, own, request.split)
-    if request.where is not None:
-        fitting = fitting_snapshots(folder, request.snapshot, [*others, *sets])
+        own, audio = newest_with_all(folder, request.remote, request.number, [*others, *sets])
+    primary = _open_snapshot(storage, own, split)
+    if asked.where is not None:
+        fitting = fitting_snapshots(folder, request.number, [*others, *sets])
         own, primary = _first_evaluated(folder, fitting, request)
         audio = audio_of(own.snapshot)
     joined = tuple(
-        _open_snapshot(one.folder.storage, one.offers[audio], _split_of(one.offers[audio], request.split))
-        for one in latents
+        _open_snapshot(one.folder.storage, one.offers[audio], _split_of(one.offers[audio], split)) for one in latents
     )
-    columns = planned_sets(asked, [(one, one.offers[audio]) for one in sets], request.split, output)
+    columns = planned_sets(asked, [(one, one.offers[audio]) for one in sets], sources.output)
     if asked.keeps_json and not all(one.only_fills for one in columns):
-        table = metadata_companion(asked, output, transfer, is_pinned=False)
+        table = metadata_companion(replace(sources, pins={}))
         check_json(columns, primary, None if table is None else table.offers.get(audio))
     if view is not None:
         primary = shards_of_view(primary, view.storage, view.offers[audio])
     is_latents = bool(own.snapshot.origin)
-    return OpenedRemote(primary, joined, _suffixes(storage.uri if is_latents else None, request.latents), columns)
+    return OpenedRemote(primary, joined, _suffixes(storage.uri if is_latents else None, asked.latents), columns)
 
 
 def _first_evaluated(
     folder: ShardFolder, snapshots: Iterable[NumberedSnapshot], request: StreamRequest
 ) -> tuple[NumberedSnapshot, ShardSet]:
     """The newest of some snapshots whose columns `where` can be evaluated on, and the shards that `where` takes."""
-    assert request.where is not None
+    assert request.selection.where is not None
     output = open_storage(output_of(request.remote, folder), request.transfer)
-    where = WhereCondition(request.where, output, request.cache_folder, dict(request.where_columns))
+    where = WhereCondition(request.selection.where, output, request.cache_folder, dict(request.pins.of_where))
     fault: NoColumnError | None = None
     for found in snapshots:
-        shards = _open_snapshot(folder.storage, found, request.split)
+        shards = _open_snapshot(folder.storage, found, request.selection.split)
         assert isinstance(shards.shards, SnapshotShards)
         try:
             storage, view = where.view(_as_audio(found), shards.shards.table)
@@ -294,19 +254,22 @@ def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:
     return split if split in found.snapshot.splits else None  # an empty split of the audio has no latents
 
 
-def _pins(request: StreamRequest) -> Sequence[int | None]:
-    return request.latents_snapshots or [None] * len(request.latents)
+def _latent_folders(request: StreamRequest, output: str) -> Iterator[ShardFolder]:
+    """The folders of latents with their snapshots, or with those that are pinned, which need no listing."""
+    names = request.selection.latents
+    for name, pin in zip(names, request.pins.of_latents or [None] * len(names), strict=True):
+        place = place_of(output, LATENTS, name)
+        if pin is not None:
+            yield ShardFolder(ITSELF, open_storage(place, request.transfer), (pin,))
+        else:
+            yield _latents(place, request.transfer)
 
 
-def _latents(name: str, pin: int | None, transfer: Transfer | None, audio: Storage) -> ShardFolder:
-    """A folder of latents with its snapshots, or with the one snapshot that is asked for, which needs no listing."""
-    if pin is not None:
-        return ShardFolder(ITSELF, open_storage(name, transfer), (pin,))
+def _latents(place: str, transfer: Transfer | None) -> ShardFolder:
     try:
-        return locate(name, transfer=transfer).one_folder("a folder of latents")
+        return locate(place, transfer=transfer).one_folder("a folder of latents")
     except NoShardsError as error:
-        storage = open_storage(name, transfer)
-        raise NoShardsError(f"{error}{meant_latents(storage, audio)}") from None
+        raise NoShardsError(f"{error}{parts_beside(place, transfer)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,19 +293,14 @@ def open_view(output: str, view: str, request: StreamRequest) -> _View:
     Raises:
         NoShardsError: there is no view; the message lists those that are there.
     """
-    place = view if is_folder_name(view) else f"{output}/{VIEWS}/{view}"
+    place = place_of(output, VIEWS, view)
     storage = open_storage(place, request.transfer)
-    pin = request.view_snapshot
+    pin = request.pins.of_view
     numbers = snapshot_numbers(storage) if pin is None else [pin]
     if not numbers:
-        raise NoShardsError(f"{place}: no view there{_other_views(place, request)}")
+        raise NoShardsError(
+            f"{place}: no view there{parts_beside(place, request.transfer)}. Build the view (`views:` in the YAML file "
+            "of the data set), or check the name"
+        )
     found = [read_view(storage, number) for number in numbers]
     return _View(f"view {view!r}", storage, {one.snapshot.audio_fingerprint: one for one in found})
-
-
-def _other_views(place: str, request: StreamRequest) -> str:
-    """The end of an error for a missing view: the views beside it."""
-    beside = open_storage(place.rstrip("/").rpartition("/")[0], request.transfer)
-    names = sorted({entry.path.partition("/")[0] for entry in beside.list()})
-    known = f"; there are {', '.join(names)}" if names else ""
-    return f"{known}. Build the view (`views:` in the YAML file of the data set), or check the name"

@@ -1,10 +1,13 @@
 """New problems in a catalog since the last report, each of which is reported once."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from headrace.audio import AudioFormat
-from headrace.catalog.compared.regressions import REPORTED_PATH, find_regressions, mark_reported
+from headrace.catalog.compared.regressions import REPORTED_PATH, find_regressions, mark_reported, stored_regressions
+from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.stored.update import update_catalog
 from headrace.sources.sources import open_source
 from tests.support.builds import Project, write_wav
@@ -158,3 +161,50 @@ def test_exclusions_by_the_yaml_are_not_reported(project):
     found = reported(project)
     assert [path for path, _ in found.lost_to_rejection] == ["clip01.wav"]
     assert [path for path, _ in found.other_rejects] == ["clip00.wav"]
+
+
+class Unread:
+    """A stored catalog whose partitions must not be read."""
+
+    def __init__(self, catalog):
+        self.output, self.header = catalog.output, catalog.header
+
+
+def stored(project):
+    """Compare the stored catalog after a scan, and report."""
+    found = scan(project)
+    result = stored_regressions(existing_catalog(project.output), found)
+    mark_reported(project.output, result)
+    return found, result
+
+
+def test_the_catalog_of_the_last_report_is_not_read_again(project):
+    _, before = stored(project)
+    found, _ = stored(project)
+    again = stored_regressions(Unread(existing_catalog(project.output)), found)
+    assert (again.seconds, again.seconds_before, again.is_new) == (before.seconds, before.seconds, False)
+    assert (again.reject_lines(), again.drop_lines()) == ([], [])
+
+
+@pytest.mark.parametrize("change", [lambda p: spoil(p, "clip07.wav"), lambda p: p.remove("clip07.wav")])
+def test_a_change_after_the_last_report_is_reported_once(project, change):
+    stored(project)
+    change(project)
+    _, found = stored(project)
+    assert found.reject_lines() or found.drop_lines()
+    _, again = stored(project)
+    assert (again.reject_lines(), again.drop_lines()) == ([], [])
+
+
+def test_a_file_that_waited_and_is_gone_is_reported(project):
+    """The catalog is the same while the file waits and after it is gone, and so the files that wait count, too."""
+    stored(project)
+    path = "clip07.wav"
+    project.remove(path)
+    found = scan(project)
+    waiting = replace(found, unsettled=pl.DataFrame({"path": [path]}))
+    result = stored_regressions(existing_catalog(project.output), waiting)
+    assert (result.catalog, result.drop_lines()) == ("", [])
+    mark_reported(project.output, result)
+    _, gone = stored(project)
+    assert gone.gone == (path,)

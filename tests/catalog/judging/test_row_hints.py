@@ -23,7 +23,13 @@ def test_rows_that_name_the_span_of_another_row_are_named(keys):
 
 
 def test_rows_with_other_files_of_a_field_name_other_spans():
-    rows = {"path": ["a.wav"] * 2, "start_frame": [0] * 2, "stop_frame": [9] * 2, "field_files": ["x", "y"]}
+    rows = {
+        "path": ["a.wav"] * 2,
+        "start_frame": [0] * 2,
+        "stop_frame": [9] * 2,
+        "channels": [None] * 2,
+        "field_files": ["x", "y"],
+    }
     nothing = pl.DataFrame(schema={"path": pl.String, "code": pl.String, "key": pl.String})
     assert repeated_spans([pl.DataFrame(rows)], nothing) == []
     taken = pl.DataFrame({"path": ["b.wav"], "code": ["duplicate_key"], "key": ["mine"]})

@@ -104,7 +104,7 @@ def test_seconds_are_numbers_or_text():
 
 def test_rows_with_two_ends_are_named_with_the_way_out():
     table = {"path": ["a", "b", "c"], "end": [1, 2, -1], "duration": [1, None, 1]}
-    assert rows_with_two_ends(prepared(table)).to_list() == [1]
-    error = two_ends(roles(list(table)), [1], 4)
+    assert rows_with_two_ends(prepared(table)).to_list() == ["row 1"]
+    error = two_ends(roles(list(table)), ["row 1"], 4)
     assert "rows 1 and 3 more" in str(error)
     assert "source.columns: {end: end} or {duration: duration}" in str(error)

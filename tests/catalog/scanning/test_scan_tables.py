@@ -14,11 +14,13 @@ PATHS = [f"{number:03d}.wav" for number in range(50)]
 class Table:
     """A metadata table of these rows; those that are left out come beside them."""
 
+    has_folders = False
+
     def __init__(self, rows=(), left_out=()):
         self.schema = pl.Schema({"path": pl.String})
         self.rows, self.left_out = rows, left_out
 
-    def batches(self):
+    def batches(self, _are_files):
         yield tuple(pl.DataFrame({"path": list(paths)}, schema=self.schema) for paths in (self.rows, self.left_out))
 
 

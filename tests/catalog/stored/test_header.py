@@ -119,7 +119,7 @@ def test_other_settings_do_not_matter(source, output, project):
     [
         lambda blob: blob[:-10],
         lambda _: b"",
-        lambda blob: blob.replace(b'_catalog": 2', b'_catalog": 3'),
+        lambda blob: blob.replace(b'_catalog": 3', b'_catalog": 2'),
         lambda blob: blob.replace(b"train-0", b"tra1n-0", 1),
         lambda blob: b"[]\n" + blob,
         lambda blob: blob.replace(b'"crc32"', b'"crc31"'),

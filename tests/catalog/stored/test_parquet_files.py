@@ -13,5 +13,5 @@ def test_a_parquet_file_of_another_kind_or_version_is_refused():
     with pytest.raises(FormatError, match=r"here: columns \['num_bytes'"):
         parsed_table(parquet_bytes(table, "1"), "here", FILE_SCHEMA)
     blob = parquet_bytes(table, "1").replace(b"headrace.format", b"headrace.formax")
-    with pytest.raises(FormatError, match="expected format 2, found no version"):
+    with pytest.raises(FormatError, match="expected format 3, found no version"):
         parsed_table(blob, "here", FILE_SCHEMA)

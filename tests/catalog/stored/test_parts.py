@@ -167,7 +167,8 @@ def test_a_changed_file_writes_its_own_partition_and_a_changed_title_only_rows(c
     after, _, writes = update(config, source, output)
     (name,) = [name for name in before.partitions if before.partitions[name] != after.partitions[name]]
     entry = after.partitions[name]
-    assert writes == [entry.files.path, entry.rows.path, after.totals.stamps.path, HEADER_PATH]
+    of_files = [after.totals.stamps.path, after.totals.scan.durations.path]
+    assert writes == [entry.files.path, entry.rows.path, *of_files, HEADER_PATH]
     titled = METADATA.with_columns(title=pl.when(pl.col("path") == "07.wav").then(pl.lit("new")).otherwise("title"))
     last, _, writes = update(config, source, output, titled)
     assert writes == [last.partitions[name].rows.path, HEADER_PATH]
@@ -279,8 +280,8 @@ def test_old_parts_that_no_header_names_are_deleted_by_the_next_scan_but_one(con
         source.put("07.wav", b"other" * number, OLD_NS + number)
         update(config, source, output)
         gone = {part.path for part in first.parts()} - {entry.path for entry in output.list(PARTS_FOLDER)}
-        assert len(gone) == (0 if number == 1 else 3)  # the file's facts and rows, and the stamps
-    assert len(list(output.list(PARTS_FOLDER))) == len(list(first.parts())) + 3
+        assert len(gone) == (0 if number == 1 else 4)  # the file's facts and rows, the stamps and the durations
+    assert len(list(output.list(PARTS_FOLDER))) == len(list(first.parts())) + 4
 
 
 def _age(output):

@@ -34,7 +34,7 @@ VALUES = {
 def columns(draw):
     """Kind and values of a few columns of equal length."""
     rows = draw(st.integers(0, 6))
-    kinds = draw(st.lists(st.sampled_from(ColumnKind), max_size=6))
+    kinds = draw(st.lists(st.sampled_from(ColumnKind), min_size=min(rows, 1), max_size=6))
     return rows, [(kind, draw(st.lists(st.none() | VALUES[kind], min_size=rows, max_size=rows))) for kind in kinds]
 
 
@@ -88,6 +88,12 @@ def test_arrays_that_contradict_the_number_of_rows_are_an_error():
     four = ColumnTable(CAPTIONS.columns, 4, "", "").to_bytes()
     with pytest.raises(FormatError, match="does not have 4 values of type string"):
         ColumnTable.from_bytes(four, "x")
+
+
+@pytest.mark.parametrize("rows", [1, 10**12, INT64 - 1])
+def test_rows_without_columns_are_an_error(rows):
+    with pytest.raises(FormatError, match=rf"x: incomplete columns .*{rows} rows without columns"):
+        ColumnTable.from_bytes(ColumnTable((), rows, "", "").to_bytes(), "x")
 
 
 def test_a_row_prefers_the_users_column_to_a_fact_of_the_same_name():

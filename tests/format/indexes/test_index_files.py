@@ -11,12 +11,12 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.cli import main
 from headrace.errors import FormatError
+from headrace.exports.exporting import export_snapshot
 from headrace.format.indexes.index import index_name
 from headrace.format.indexes.index_files import delete_index, find_index, is_index, write_index
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.tars.tar import read_members
 from headrace.stores.storage import LocalStorage, open_storage
-from headrace.upkeep.export import export_snapshot
 from headrace.upkeep.gc import MIN_AGE_SECONDS, collect, find_garbage
 from headrace.upkeep.tar_indexes import index_tars
 from tests.plain.test_loader import members_of, write_tar

@@ -22,7 +22,9 @@ def project(tmp_path, undrawn):
 def once_built(tmp_path_factory):
     project, instance = six_tones(tmp_path_factory.mktemp("built")), memory_instance()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(instance))
+        patch.setattr(
+            "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
+        )
         assert run(project) == 0
     return BuiltProject(project, instance)
 
@@ -39,7 +41,7 @@ def instances(monkeypatch):
     """Record every build of a test in the last of these in-memory instances. A real one takes a second to create."""
     instances = [memory_instance()]
     monkeypatch.setattr(
-        "headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(instances[-1])
+        "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instances[-1])
     )
     return instances
 

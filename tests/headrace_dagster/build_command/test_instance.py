@@ -11,7 +11,7 @@ from tests.support.six_tones import run
 def test_the_instance_on_disk_shows_every_asset_and_has_telemetry_off(project, home):
     assert run(project) == 0
     assert run(project) == 0
-    with open_instance() as instance:
+    with open_instance(home) as instance:
         assert not instance.telemetry_enabled
         for key in ("catalog", "sizes_index", "loader_smoke_test", "dataset_report"):
             assert instance.get_latest_materialization_event(dg.AssetKey(["tones", key])), key

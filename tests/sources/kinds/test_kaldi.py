@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import soundfile
 
 from headrace.errors import ConfigError
 from headrace.sources.sources import open_corpus
@@ -211,3 +212,22 @@ def test_two_channels_of_one_file_are_two_rows_of_one_recording(tmp_path):
     write_table(tmp_path, "wav.scp", *commands)
     assert codes_of(tmp_path) == {"a.wav": None}
     assert np.array_equal([row["channel"] for row in rows_of(tmp_path)], [0, 1])
+
+
+def test_a_channel_of_a_command_is_the_sample(tmp_path):
+    path = write_sound(tmp_path / "data/a.wav", 1, channels=2)
+    commands = [f"{name} sph2pipe -f wav -p -c {channel} a.wav |" for name, channel in (("A", 1), ("B", 2))]
+    write_table(tmp_path / "data", "wav.scp", *commands)
+    found = build(tmp_path, {"kind": "kaldi", "uri": "data"})
+    both, _ = soundfile.read(path, dtype="float32")
+    for column, name in enumerate("AB"):
+        assert np.array_equal(found.samples[name]["audio"][0], both[:, column])
+        assert found.samples[name]["metadata"]["headrace"]["channels"] == [column]
+
+
+def test_a_data_directory_without_channels_gives_whole_recordings(tmp_path):
+    write_sound(tmp_path / "data/a.wav", 1, channels=2)
+    write_table(tmp_path / "data", "wav.scp", "a a.wav")
+    (sample,) = build(tmp_path, {"kind": "kaldi", "uri": "data"}).samples.values()
+    assert sample["audio"].shape == (2, 400)
+    assert "channel" not in sample["metadata"]

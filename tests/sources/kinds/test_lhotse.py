@@ -235,6 +235,8 @@ def test_channels_are_given_where_the_recording_has_others(tmp_path):
     cuts = [cut("one", both, 0, 0.05, channel=1), cut("all", both, 0, 0.05, channel=[0, 1])]
     write_manifest(tmp_path / "cuts.jsonl", cuts)
     assert [row.get("channel") for row in rows_of(tmp_path)] == [1, None]
+    found = build(tmp_path, {"kind": "lhotse", "uri": "cuts.jsonl"})
+    assert {key: sample["audio"].shape[0] for key, sample in found.samples.items()} == {"one": 1, "all": 2}
 
 
 def test_a_supervision_of_an_unknown_recording_is_a_rejected_row(tmp_path):

@@ -1,11 +1,13 @@
 """Streams of a dataset are opened together: their samples and shards by number, and settings that do not fit."""
 
+from pathlib import Path
+
 import pytest
 
 from headrace import Stream, StreamingDataset
 from headrace.errors import ConfigError
-from headrace.streaming.opened.opening import wanted_tensors
-from headrace.streaming.shards.joined_columns import WantedTensor
+from headrace.streaming.opened.opening import rooted
+from headrace.streaming.selection import Selection
 
 
 @pytest.fixture
@@ -46,11 +48,8 @@ def test_streams_that_join_other_latents_are_an_error_that_names_them(dataset_fo
         StreamingDataset(streams=named)
 
 
-def test_tensors_are_named_with_or_without_a_value_for_null():
-    assert wanted_tensors("tensors", ["snr", "snr"]) == (WantedTensor("snr"),)
-    assert wanted_tensors("tensors", {"snr": -1.0, "is_live": False}) == (
-        WantedTensor("snr", -1.0),
-        WantedTensor("is_live", False),
+def test_folders_are_rooted_and_names_stay():
+    found = Selection(view="views/loud", latents=["mel", "x/mel"], columns=["s3://b/columns/c"])
+    assert rooted(found) == Selection(
+        view=str(Path.cwd() / "views/loud"), latents=["mel", str(Path.cwd() / "x/mel")], columns=["s3://b/columns/c"]
     )
-    with pytest.raises(ConfigError, match=r"tensors\['snr'\] is None: expected a number, True or False"):
-        wanted_tensors("tensors", {"snr": None})

@@ -170,7 +170,7 @@ def test_the_set_metadata_adds_what_the_json_lacks(tmp_path):
         ({"tensors": {"language": 1 << 63}}, r"tensors\['language'\] is 9223372036854775808, .* of 64 bits"),
         ({"tensors": {"is_clean": 2}}, r"tensors\['is_clean'\] is 2, and the column is bool: expected True or False"),
         ({"tensors": "snr"}, "tensors is 'snr': expected a list of names"),
-        ({"columns": "captions"}, r"columns is 'captions': expected a list of names of sets, such as"),
+        ({"columns": "captions"}, r"columns is 'captions': expected a list of names, such as"),
         ({"columns": ["captions", "captions"]}, "two sets are called 'captions'"),
         ({"columns": [7]}, r"columns\[0\] is 7: expected a path"),
     ],
@@ -181,7 +181,7 @@ def test_wrong_arguments_are_named(folder, arguments, message):
 
 
 def test_folders_of_other_kinds_are_named(folder, tmp_path):
-    with pytest.raises(NotFoundError, match=r"columns='words': .*/columns/words .* has the sets captions, quality"):
+    with pytest.raises(NotFoundError, match=r"columns='words': .*/columns/words .*; there are captions, quality"):
         opened(folder, columns=["words"])
     with pytest.raises(ConfigError, match=r"crepe: holds latents, not columns: pass it as latents=\[…\]"):
         opened(folder, columns=[f"{folder}/latents/crepe"], tensors=[])

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import ConfigError, NotFoundError
 from headrace.format.tars.member_names import KeyAt
-from headrace.streaming.shards.joined_columns import ColumnRequest
+from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.shards.remote import StreamRequest, open_remote
 from headrace.streaming.shards.view_shards import ViewShards
 from tests.support.column_fixtures import write_columns
@@ -25,8 +25,8 @@ def output(tmp_path_factory):
     return folder
 
 
-def opened(output, part="", **more):
-    return open_remote(StreamRequest(f"{output}{part}", **more))
+def opened(output, part="", pins=None, index_folder=None, **selected):
+    return open_remote(StreamRequest(f"{output}{part}", Selection(**selected), pins or Pins(), index_folder))
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,9 @@ def opened(output, part="", **more):
         ({"split": "train"}, 2, 7),
         ({"snapshot": 1}, 1, 8),
         ({"latents": ("{}/latents/crepe",)}, 1, 8),
+        ({"latents": ("mel",)}, 1, 8),
         ({"view": "half"}, 1, 4),
-        ({"columns": ColumnRequest(("titles",))}, 1, 8),
+        ({"columns": ("titles",)}, 1, 8),
     ],
 )
 def test_audio_is_opened_at_the_newest_snapshot_that_has_what_is_asked_for(output, asked, snapshot, num_samples):
@@ -55,19 +56,19 @@ def test_latents_of_several_folders_are_told_apart_by_their_names(output):
     assert opened(output, "/latents/crepe", latents=both[1:]).suffixes == ("_crepe", "_mel")
     with pytest.raises(ConfigError, match="two folders of latents are called 'crepe'"):
         opened(output, latents=(both[0], both[0] + "/"))
-    chosen = opened(output, latents=both, fields=frozenset({"audio", "encoder_hidden_mel"}))
+    chosen = opened(output, latents=both, fields=("audio", "encoder_hidden_mel"))
     assert (chosen.suffixes_that_are_read, chosen.has_metadata) == (("", "_mel"), False)
 
 
 def test_pinned_snapshots_are_opened_and_the_fingerprint_covers_latents(output):
     alone = opened(output, snapshot=1)
-    joined = opened(output, snapshot=1, latents=(f"{output}/latents/mel",), latents_snapshots=(1,))
-    assert joined.latents_snapshots == (1,)
+    joined = opened(output, snapshot=1, latents=(f"{output}/latents/mel",), pins=Pins(of_latents=(1,)))
+    assert joined.pins.of_latents == (1,)
     assert joined.identity.fingerprint != alone.identity.fingerprint
     assert joined.primary.identity == alone.identity
     view = opened(output, view="half")
     assert isinstance(view.primary.shards, ViewShards)
-    assert (view.view_snapshot, view.where_columns) == (1, ())
+    assert (view.pins.of_view, view.pins.of_where) == (1, ())
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from headrace.errors import FormatError
+from headrace.exports.exporting import export_snapshot
+from headrace.exports.mark import MARK
 from headrace.format.indexes.index import index_name
-from headrace.upkeep.export import export_snapshot
-from headrace.upkeep.export_mark import MARK
-from tests.support.export import refused, tars
+from tests.support.exports import refused, tars
 
 
 def test_a_folder_with_other_files_does_not_count_as_empty(outputs, target):
@@ -26,7 +26,10 @@ def test_the_error_about_an_export_without_its_mark_says_what_to_do(outputs, tar
 def test_the_mark_names_the_tars_with_their_sizes_and_a_later_version_is_an_error(outputs, target):
     export_snapshot(outputs["large"], target)
     mark = json.loads(target.read(MARK))
-    assert mark == {"version": 1, "tars": {name: [target.size(name)] for name in tars(target)}}
+    assert mark["version"] == 1
+    assert mark["is_complete"]
+    names = {path.relative_to(target.root).as_posix() for path in target.root.rglob("*") if path.name != MARK}
+    assert mark["files"] == {name: [target.size(name)] for name in names}
     assert all(target.exists(index_name(name)) for name in tars(target))
     target.write(MARK, b'{"version": 2}')
     with pytest.raises(FormatError, match="not a mark of an export"):

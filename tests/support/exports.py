@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.upkeep.export import export_snapshot
+from headrace.exports.exporting import export_snapshot
 
 
 def tars(target):

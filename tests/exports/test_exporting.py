@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
+from headrace.exports.exporting import export_snapshot
 from headrace.stores.storage import LocalStorage
-from headrace.upkeep.export import export_snapshot
 from headrace.upkeep.tar_indexes import index_tars
 from tests.plain.test_loader import members_of, write_tar
-from tests.support.export import everything, refused, tars
+from tests.support.exports import everything, refused, tars
 from tests.support.streaming.corpus import clips
 
 

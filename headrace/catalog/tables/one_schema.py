@@ -1,0 +1,98 @@
+"""Finds one type for each column of a table that has several files.
+
+A column of text files (CSV, TSV) has the type that all of its cells are written in, as if the files were one. Between
+other files, numbers become floats if one file has floats, and objects have the names of all files.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from typing import Protocol
+
+import polars as pl
+
+from headrace.catalog.tables.cell_types import type_of_column
+from headrace.catalog.tables.delimited_files import DelimitedTable
+from headrace.errors import ConfigError
+
+
+class TableOfFile(Protocol):
+    """A table with a schema."""
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns; the type of a column without any value is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTable:
+    """The table of a file.
+
+    Attributes:
+        name: its name in error messages.
+        table: the table.
+    """
+
+    name: str
+    table: TableOfFile
+
+
+def common_types(tables: Sequence[NamedTable], free: Collection[str]) -> dict[str, pl.DataType]:
+    """The type of each column in all files, in the order in which columns first appear.
+
+    Args:
+        tables: the tables of the files.
+        free: columns whose types are decided elsewhere; they are left as they are in their first file.
+
+    Raises:
+        ConfigError: the values of a column are of different kinds in two files.
+    """
+    found: dict[str, pl.DataType] = {}
+    for column in dict.fromkeys(chain.from_iterable(one.table.schema for one in tables)):
+        having = [one for one in tables if column in one.table.schema]
+        filled = [one for one in having if one.table.schema[column] != pl.Null]
+        decided = column in free or len({one.table.schema[column] for one in filled}) < 2
+        found[column] = (filled or having)[0].table.schema[column] if decided else _common_type(column, filled)
+    return found
+
+
+def _common_type(column: str, tables: Sequence[NamedTable]) -> pl.DataType:
+    texts = [one.table for one in tables if isinstance(one.table, DelimitedTable) and column not in one.table.json]
+    if len(texts) == len(tables):
+        return type_of_column([cells for table in texts for cells in table.cells(column)])
+    kinds = {one.name: _kind(one.table.schema[column]) for one in tables}
+    (first, kind), *others = kinds.items()
+    for name, other in others:
+        # Cells of text files can be read as text, whatever they are.
+        if kind != other and not ("text" in {kind, other} and _only_texts_differ(column, tables)):
+            raise ConfigError(
+                f"{name}: column {column!r} is {other}, but {kind} in {first}; write all of its values as one kind, or "
+                "declare its type (source.table.types)"
+            )
+    if len(set(kinds.values())) > 1:
+        return pl.String()
+    try:
+        return reduce(_supertype, (one.table.schema[column] for one in tables))
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"{first}: column {column!r} has types that differ between files: {error}") from error
+
+
+def _only_texts_differ(column: str, tables: Sequence[NamedTable]) -> bool:
+    """Whether all values that are not text are cells of text files."""
+    others = (one.table for one in tables if _kind(one.table.schema[column]) != "text")
+    return all(isinstance(table, DelimitedTable) and column not in table.json for table in others)
+
+
+def _supertype(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+    frames = (pl.DataFrame(schema={"c": dtype}) for dtype in (one, other))
+    return pl.concat(frames, how="vertical_relaxed").schema["c"]
+
+
+def _kind(dtype: pl.DataType) -> str:
+    """Kind of the values of a type, in words."""
+    if dtype.is_numeric():
+        return "a number"
+    nested: dict[type[pl.DataType], str] = {pl.Struct: "an object", pl.List: "a list", pl.Array: "a list"}
+    words = nested | {pl.String: "text", pl.Boolean: "true or false"}
+    return words.get(dtype.base_type(), str(dtype))

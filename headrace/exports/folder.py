@@ -1,0 +1,199 @@
+"""Defines `ExportFolder`, which keeps the files of an export out of sight until the export is complete."""
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import BinaryIO, Self, TypeVar, cast
+
+from headrace.errors import ConfigError
+from headrace.exports.mark import Owned, foreign_files, owned_files, write_mark
+from headrace.format.indexes.index_files import is_index_file, other_name
+from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
+from headrace.stores.client_errors import translated_errors
+from headrace.stores.storage import Content, Storage
+
+_STAGE = ".headrace-export"
+_IN_MEMORY_BYTES = 8 << 20
+T = TypeVar("T")
+
+
+class ExportFolder:
+    """The target of an export.
+
+    In a local folder, files are staged in a hidden folder, and `publish` moves them into place in the order in which
+    they were written. A bucket cannot rename: there each file is in place at once, and the exporter writes last what
+    readers look for first. The mark lists all files, so an export that was interrupted anywhere can be repeated.
+    """
+
+    def __init__(self, target: Storage) -> None:
+        """Compare the target with its mark.
+
+        Raises:
+            ConfigError, FormatError: see `owned_files`.
+        """
+        self.uri = target.uri
+        self._target = target
+        self._owned: Owned = owned_files(target)
+        self._is_staged = target.local_path(_STAGE) is not None
+        self._stage = target.at(_STAGE) if self._is_staged else target
+        self._sizes: dict[str, int] = {}
+        self._edited: set[str] = set()
+        self._opened = contextlib.ExitStack()
+        self._is_published = False
+
+    def __enter__(self) -> Self:
+        """Begin to write."""
+        self._drop_stage()
+        if not self._is_staged:
+            write_mark(self._target, self._owned.files, is_complete=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close scratch files, and drop what was not published; in a bucket, note what was written."""
+        self._opened.close()
+        self._drop_stage()
+        if not self._is_staged and not self._is_published:
+            write_mark(self._target, self._both())
+
+    def write(self, path: str, data: Content) -> None:
+        """Write a file. Raises `ConfigError` if it is in place at once and would replace somebody's file."""
+        where = path if self._is_staged else self._destination(path)
+        self._stage.write(where, data)
+        self._sizes[where] = self._stage.size(where)
+
+    def write_once(self, path: str, data: bytes) -> None:
+        """Write a file that users edit: an edited one stays as it is."""
+        if not self._target.exists(path) or self._owned.has(path, self._target.size(path)):
+            self.write(path, data)
+
+    def former(self, path: str) -> bytes | None:
+        """A file of an earlier export, as it is now; None without one."""
+        return self._target.read(path) if path in self._owned.files and self._target.exists(path) else None
+
+    def write_edited(self, path: str, data: bytes) -> None:
+        """Write a file that users edit and that `former` gave: an edited one is replaced."""
+        if path in self._owned.files:
+            self._edited.add(path)
+        self.write(path, data)
+
+    def link(self, path: str, source: Storage, name: str) -> bool:
+        """Hard-link a file, or copy it where that is not possible. Returns whether it is a hard link."""
+        source.size(name)  # raises an error with its name if it is gone
+        if self._is_staged and self._is_linked(path, source, name):
+            self._sizes[path] = self._stage.size(path)
+            return True
+        with source.open(name) as file:
+            self.write(path, file)
+        return False
+
+    def until_end(self, context: contextlib.AbstractContextManager[T]) -> T:
+        """Enter a context that is left at the end of the export at the latest, such as that of an open file."""
+        return self._opened.enter_context(context)
+
+    def scratch(self) -> BinaryIO:
+        """A temporary file, in memory while it is small."""
+        return cast("BinaryIO", self.until_end(tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)))
+
+    def open(self, path: str) -> BinaryIO:
+        """A file that was written, for reading."""
+        return self._stage.open(path)
+
+    def publish(self) -> int:
+        """Make all files visible, and remove those of earlier exports. Returns how many tars were removed.
+
+        Raises:
+            ConfigError: a file that no export wrote has the name of a new one. Nothing is changed then.
+        """
+        moves = {self._destination(path) if self._is_staged else path: path for path in self._sizes}
+        self._sizes = {name: self._sizes[path] for name, path in moves.items()}
+        self._check_leftovers()
+        if self._is_staged:
+            write_mark(self._target, self._both())
+            for name, path in moves.items():
+                self._move(path, name)
+        num_removed = sum([self._remove(name) for name in sorted(self._owned.files.keys() - self._sizes.keys())])
+        write_mark(self._target, {name: (size,) for name, size in self._sizes.items()})
+        self._is_published = True
+        return num_removed
+
+    def _both(self) -> dict[str, tuple[int, ...]]:
+        """Files of earlier exports and of this one, each with its possible sizes."""
+        own = {name: (size,) for name, size in self._sizes.items()}
+        files = self._owned.files
+        return {name: (*files.get(name, ()), *own.get(name, ())) for name in {**files, **own}}
+
+    def _destination(self, path: str) -> str:
+        """The name of a file in the target: another one for an index whose name is taken by another tool's file."""
+        is_ours = not self._target.exists(path) or self._owned.has(path, self._target.size(path))
+        if is_ours or path in self._edited:
+            return path
+        tar = path.removesuffix(".idx") + TAR_SUFFIX
+        if path.endswith(".idx") and tar in self._owned.files:
+            return path if is_index_file(self._target, path) else other_name(tar)
+        if self._owned.is_complete:
+            raise foreign_files(self._target, [path])
+        return path
+
+    def _check_leftovers(self) -> None:
+        """Raise for tars that are neither of this export nor of an earlier one that was completed."""
+        if self._owned.is_complete:
+            return
+        known = self._sizes.keys() | self._owned.files.keys()
+        if left := [
+            entry.path for entry in self._target.list() if is_plain_tar(entry.path) and entry.path not in known
+        ]:
+            raise ConfigError(
+                f"{self.uri}: {left[0]} was left by an export that was interrupted, or is somebody's file "
+                f"({len(left)} such files); delete them, and export again"
+            )
+
+    def _is_linked(self, path: str, source: Storage, name: str) -> bool:
+        """Hard-link a file if both places are on one local disk. Returns whether that was possible."""
+        original, link = source.local_path(name), self._stage.local_path(path)
+        if original is None or link is None:
+            return False
+        with translated_errors(path, self.uri):
+            return _link(original, link)
+
+    def _move(self, path: str, name: str) -> None:
+        source, target = self._stage.local_path(path), self._target.local_path(name)
+        assert source is not None
+        assert target is not None
+        with translated_errors(name, self.uri):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source.replace(target)
+
+    def _remove(self, name: str) -> bool:
+        """Remove a file of an earlier export. Returns whether it was a tar; a changed file stays."""
+        if not self._target.exists(name) or not self._owned.has(name, self._target.size(name)):
+            return False
+        self._target.delete(name)
+        self._drop_empty_folders(name)
+        return is_plain_tar(name)
+
+    def _drop_empty_folders(self, name: str) -> None:
+        """Remove the local folders above a removed file that hold nothing else."""
+        for folder in [str(parent) for parent in PurePosixPath(name).parents][:-1]:
+            if (path := self._target.local_path(folder)) is not None:
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+
+    def _drop_stage(self) -> None:
+        if (folder := self._target.local_path(_STAGE)) is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> bool:
+    """Make a hard link. Returns whether the disk could do it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.hardlink_to(source)
+    except FileNotFoundError:
+        raise
+    except OSError:  # another disk, or a file system without hard links
+        return False
+    return True

@@ -1,0 +1,60 @@
+"""Decides where a data set's YAML, root and history of Dagster are."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ConfigError
+
+_HISTORY = ".headrace/dagster"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folders of one data set.
+
+    Attributes:
+        yaml: the file that describes it.
+        root: the folder to which relative URIs are relative.
+        home: the home of Dagster's history if DAGSTER_HOME is not set.
+    """
+
+    yaml: Path
+    root: Path
+    home: Path
+
+
+def place_of_file(file: Path, root: Path | None = None) -> Place:
+    """The place of a data set that is named by its YAML file.
+
+    Args:
+        file: the YAML file.
+        root: the root; None takes the nearest folder above the file that is the root of a project, else its own folder.
+
+    Raises:
+        ConfigError: there is no such file, it is not called `.yaml` or `.yml`, or the root is not a folder.
+    """
+    found = file.expanduser().absolute()
+    if not found.is_file():
+        raise ConfigError(f"{file}: no such file; name the YAML file of a data set (docs/config.md)")
+    if found.suffix not in {".yaml", ".yml"}:
+        raise ConfigError(f"{file}: expected a file called NAME.yaml, whose name is that of the data set")
+    if root is not None and not root.is_dir():
+        raise ConfigError(f"--root {root}: no such folder")
+    own = found.parent
+    project = next((folder for folder in (own, *own.parents) if _is_project(folder)), own)
+    return Place(found, project if root is None else root.absolute(), own / _HISTORY)
+
+
+def _is_project(folder: Path) -> bool:
+    """Whether a folder is the root of a Dagster project."""
+    return (folder / "workspace.yaml").is_file() or _has_dg(folder / "pyproject.toml")
+
+
+def _has_dg(path: Path) -> bool:
+    """Whether a `pyproject.toml` has the table `[tool.dg]`; False for a missing or invalid file."""
+    try:
+        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
+    except (OSError, ValueError):
+        return False
+    return isinstance(tool, dict) and "dg" in tool

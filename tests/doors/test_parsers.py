@@ -1,0 +1,93 @@
+"""Every place that parses bytes by a library is known: a new one is compared with what bounds its memory and errors.
+
+JSON of files goes through `json_value`, `versioned_json`, `parsed` or `parsed_json`; pickles through `unpickled`;
+arrays through `tables` or `decoded`.
+"""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("headrace", "headrace_dagster", "assets", "sensors", "resources")
+PARSERS = {
+    *("json.load", "json.loads", "json.JSONDecoder", "yaml.load", "yaml.safe_load", "yaml.full_load", "tomllib.load"),
+    *("np.load", "np.loadtxt", "np.genfromtxt", "np.fromfile", "np.fromstring", "np.lib.format.read_array"),
+    *("torch.load", "torch.jit.load", "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.loads"),
+    *("struct.unpack", "struct.unpack_from", "struct.iter_unpack", "zipfile.ZipFile", "tarfile.open"),
+    *("pl.read_parquet", "pl.read_csv", "pl.read_json", "pl.read_ndjson", "pl.read_ipc", "pl.scan_parquet"),
+    *("pl.scan_csv", "pl.scan_ndjson", "csv.reader", "csv.DictReader", "Image.open", "ElementTree.fromstring"),
+    *("load_file", "safe_open", "literal_eval", "ast.literal_eval", "eval", "exec", "joblib.load", "pq.read_table"),
+    *("pq.ParquetFile", "ParquetFile"),
+}
+
+KNOWN = {
+    ("headrace/audio/channels.py", "struct.iter_unpack"): "whole descriptions of a chunk that was read",
+    ("headrace/audio/channels.py", "struct.unpack"): "12 bytes",
+    ("headrace/audio/headers.py", "struct.unpack"): "as many bytes as its form has",
+    ("headrace/catalog/scanning/checkpoint.py", "pl.read_parquet"): "of Headrace, below its folder",
+    ("headrace/catalog/stored/parquet_files.py", "pl.read_parquet"): "of Headrace; errors are translated",
+    ("headrace/catalog/tables/delimited_rows.py", "csv.reader"): "the user's table, line by line",
+    ("headrace/catalog/tables/json_lines.py", "pl.read_ndjson"): "the user's table, piece by piece",
+    ("headrace/catalog/tables/json_lines.py", "pl.scan_ndjson"): "the user's table, mapped",
+    ("headrace/catalog/tables/parquet_tables.py", "pl.scan_parquet"): "the user's table, some rows at a time",
+    ("headrace/config/dataset.py", "yaml.load"): "the user's YAML, by a SafeLoader with a limit",
+    ("headrace/encoders/transformers_loading.py", "json.loads"): "a model's settings; this floor has no `json_value`",
+    ("headrace/encoders/weights.py", "torch.load"): "weights that the user installed; weights_only",
+    ("headrace/format/tars/tar.py", "tarfile.open"): "headers; `check_member` judges each",
+    ("headrace/format/tensors/pth.py", "zipfile.ZipFile"): "after `unpickled`, or CRCs of its members, piece by piece",
+    ("headrace/format/tensors/unpickling.py", "torch.load"): "after its sizes; weights_only",
+    ("headrace/format/tensors/unpickling.py", "zipfile.ZipFile"): "its list of members",
+    ("headrace/format/typed_json.py", "json.loads"): "`json_value`",
+    ("headrace/plain/tars.py", "tarfile.open"): "headers; `check_member` judges each",
+    ("headrace/streaming/batches/decode.py", "json.JSONDecoder"): "`parsed`",
+    ("headrace/streaming/batches/worker_batches.py", "pickle.loads"): "from a worker of the same job",
+    ("headrace/streaming/run/progress.py", "json.loads"): "shared memory of the same job",
+    ("headrace/streaming/samples/decoded_fields.py", "Image.open"): "the size is compared before pixels are decoded",
+    ("headrace/streaming/samples/decoded_fields.py", "np.lib.format.read_array"): "the shape is compared before",
+    ("headrace/streaming/samples/decoded_fields.py", "zipfile.ZipFile"): "the sizes of its members are compared before",
+    ("sensors/alerts.py", "json.loads"): "the sensor's own cursor",
+    ("sensors/missing_shards.py", "json.loads"): "the sensor's own cursor",
+}
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` of an expression; empty for others."""
+    try:
+        return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    except RecursionError:
+        return ""
+
+
+def parsers_in(text: str) -> Counter[str]:
+    """Names of parsers that a module uses, called or passed on."""
+    names = (dotted(node) for node in ast.walk(ast.parse(text)))
+    return Counter(name for name in names if name in PARSERS)
+
+
+def test_every_place_that_parses_a_file_is_known():
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    found = {(str(path.relative_to(ROOT)), name) for path in files for name in parsers_in(path.read_text())}
+    assert dict.fromkeys(found - KNOWN.keys(), "new: bound its memory and errors") == {}
+    assert dict.fromkeys(KNOWN.keys() - found, "gone") == {}
+
+
+@pytest.mark.parametrize("name", sorted(PARSERS))
+def test_a_new_parser_is_found(name):
+    assert parsers_in(f"def read(blob):\n    return list(map({name}, [blob])), {name}(blob)") == {name: 2}
+
+
+@pytest.mark.parametrize("module", ["json", "pickle", "struct", "yaml", "marshal"])
+def test_parsers_are_called_by_the_names_of_their_modules(module):
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    imports = [node for path in files for node in ast.walk(ast.parse(path.read_text())) if is_import(node, module)]
+    assert imports == []
+
+
+def is_import(node: ast.AST, module: str) -> bool:
+    """Whether a statement imports a name out of a module, or the module by another name."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module == module
+    return isinstance(node, ast.Import) and any(alias.name == module and alias.asname for alias in node.names)

@@ -1,0 +1,74 @@
+"""`headrace build` and `headrace ui` in this process."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from headrace_dagster.build_command import commands
+
+
+def build(project, *options):
+    return commands.build([str(project.datasets / "tones.yaml"), *options])
+
+
+def test_a_file_is_built_as_by_build_py(project, capsys):
+    assert build(project) == 0
+    assert sum(project.sizes().values()) == 6
+    assert build(project) == 0
+    assert "tones: nothing changed" in capsys.readouterr().out
+
+
+def test_json_is_one_object_on_standard_output(project, capsys):
+    assert build(project, "--json", "--table") == 0
+    shown = capsys.readouterr()
+    found = json.loads(shown.out)
+    assert (found["name"], found["is_changed"], found["faults"]) == ("tones", True, [])
+    assert "audio_shards" in {step["name"] for step in found["changes"]["steps"]}
+    assert len(found["changes"]["catalog"]["added"]) == 6
+    assert found["snapshots"]["audio"]["uri"] == str(project.output / "audio")
+    assert "6 added" in shown.err
+    assert build(project, "--json") == 0
+    assert not json.loads(capsys.readouterr().out)["is_changed"]
+
+
+def test_relative_places_are_below_the_root(project, tmp_path):
+    project.write_yaml(source={"uri": "recordings", "settle_seconds": 0}, output={"uri": "elsewhere"})
+    assert build(project, "--root", str(tmp_path), "--select", "catalog") == 0
+    assert (tmp_path / "elsewhere/catalog").is_dir()
+
+
+def test_a_failed_check_is_1_and_a_wrong_file_is_2(project, capsys):
+    for path in project.recordings.iterdir():
+        path.unlink()
+    assert build(project, "--json") == 1
+    assert json.loads(capsys.readouterr().out)["faults"]
+    (project.datasets / "tones.yaml").write_text("nonsense: 1\n")
+    assert build(project) == 2
+    assert build(project, "--root", "gone") == 2
+    assert "--root gone: no such folder" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        commands.build(["--nonsense"])
+    assert ended.value.code == 2
+
+
+def test_ui_starts_dagster_on_loopback_with_a_home_of_its_own(project, monkeypatch):
+    started = []
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setenv("HEADRACE_UI_FILE", "")  # both are put back after the test
+    monkeypatch.setenv("HEADRACE_UI_ROOT", "")
+    monkeypatch.setattr(os, "execv", lambda *arguments: started.append(arguments))
+    commands.ui([str(project.datasets / "tones.yaml"), "--port", "3123"])
+    home = project.datasets / ".headrace/dagster"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    ((program, words),) = started
+    assert program == sys.executable
+    assert words[1:8] == ["-m", "dagster", "dev", "--host", "127.0.0.1", "--port", "3123"]
+    assert (home / "dagster.yaml").is_file()
+
+
+def test_ui_names_what_is_wrong_with_the_file(project, capsys):
+    (project.datasets / "tones.yaml").write_text("nonsense: 1\n")
+    assert commands.ui([str(project.datasets / "tones.yaml")]) == 2
+    assert "nonsense" in capsys.readouterr().err
