@@ -79,24 +79,26 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or the rows of the source itself; None if there are neither."""
-        from headrace.catalog.tables.corpus_tables import open_rows  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.corpus_tables import open_rows, with_metadata  # noqa: PLC0415 - see above
         from headrace.catalog.tables.metadata_files import open_metadata_files  # noqa: PLC0415 - see above
 
-        if config.source.has_own_rows and (rows := self.source(config).rows()) is not None:
-            return open_rows(rows.read(), config.source)
-        if config.source.metadata is None:
-            return None
         source = config.source
+        rows = self.source(config).rows() if source.has_own_rows else None
+        own = None if rows is None else open_rows(rows.read(), source)
+        if source.metadata is None:
+            return own
         owner = _Folder()
         places = self.metadata_places(config)
         files = [self._table(one.place, "metadata table", lambda file, shown: (file, shown), owner) for one in places]
-        return open_metadata_files(
+        joined_by = source.path_column if own is None else str(source.columns.key)
+        table = open_metadata_files(
             files,
-            path_column=source.path_column,
+            path_column=joined_by,
             text_columns=source.text_columns,
             owner=owner,
             form=source.table,
         )
+        return table if own is None else with_metadata(own, table, joined_by)
 
     def metadata_places(self, config: DatasetConfig) -> tuple[TablePlace, ...]:
         """The files of the metadata table, in their order."""

@@ -193,8 +193,8 @@ class SourceConfig(Section):
     def _settings_are_of_the_kind(self) -> Self:
         if self.kind != FILES and (given := [name for name in _OF_FILES if name in self.model_fields_set]):
             raise ValueError(f"{given[0]} is for kind files, and kind is {self.kind}; remove one of them")
-        if self.has_own_rows and self.metadata is not None:
-            raise ValueError(f"metadata: a source of kind {self.kind} has rows of its own; remove metadata")
+        if self.has_own_rows and self.metadata is not None and self.columns.key is None:
+            raise ValueError("metadata needs columns.key: the column by which it is joined to the rows of the source")
         return self
 
     @model_validator(mode="after")

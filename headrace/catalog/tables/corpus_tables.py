@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from headrace.catalog.tables.metadata_files import MetadataTable, open_metadata
+from headrace.catalog.tables.metadata_files import MetadataTable, in_memory, open_metadata
 from headrace.config.source import SourceConfig
-from headrace.config.tables import TableFormat
+from headrace.config.tables import TableConfig, TableFormat
 from headrace.errors import ConfigError
 from headrace.stores.temporary_room import temporary_room
 
@@ -41,6 +41,58 @@ class ChosenTable:
         return self.table.batches()
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedTable:
+    """A `MetadataTable` of the rows of a corpus with the columns of another table, joined by key.
+
+    A row of the other table whose key no row of the corpus has comes at the end, without a path: a scan rejects it.
+
+    Attributes:
+        rows: the rows of the corpus.
+        others: the other table; it has each key once, and no other column of the rows.
+        key: the column that both have.
+    """
+
+    rows: MetadataTable
+    others: pl.DataFrame
+    key: str
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+        return pl.Schema({**self.rows.schema, **self.others.schema})
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        left = self.others
+        for batch in self.rows.batches():
+            left = left.join(batch, on=self.key, how="anti", maintain_order="left")
+            yield batch.join(self.others, on=self.key, how="left", maintain_order="left").select(*self.schema)
+        if not left.is_empty():
+            yield pl.concat([self.schema.to_frame(), left], how="diagonal")
+
+
+def with_metadata(rows: ChosenTable, metadata: MetadataTable, key: str) -> ChosenTable:
+    """The rows of a corpus with the columns of a metadata table, which is in memory.
+
+    Args:
+        rows: the rows.
+        metadata: the table.
+        key: the column that both have; it is text.
+
+    Raises:
+        ConfigError: a key comes twice in the table, the rows have no such column, or another column is in both.
+    """
+    others = in_memory(metadata).filter(pl.col(key).is_not_null())
+    if key not in rows.schema:
+        raise ConfigError(f"source.metadata: the rows of the source have no column {key!r}, by which both are joined")
+    if both := sorted((rows.schema.keys() & others.schema.keys()) - {key}):
+        raise ConfigError(f"source.metadata: column {both[0]!r} is in the rows of the source, too; rename it")
+    if (twice := others.filter(pl.col(key).is_duplicated())).height:
+        raise ConfigError(f"source.metadata: the {key} {twice[key][0]!r} is in several rows; keep one of them")
+    return ChosenTable(JoinedTable(rows.table, others, key), rows.num_left_out)
+
+
 def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> ChosenTable:
     """The rows as a table, without those that are left out. The types of its columns follow from all rows.
 
@@ -64,7 +116,8 @@ def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> Chosen
             file.flush()
         if not Path(file.name).stat().st_size:
             raise ConfigError(f"source.uri {source.uri}: the {source.kind} corpus has no row, so there is no sample")
-        form = source.table.model_copy(update={"format": TableFormat.JSONL})
+        form = TableConfig() if source.metadata else source.table
+        form = form.model_copy(update={"format": TableFormat.JSONL})
         texts = (*source.text_columns, "id")
         table = open_metadata(Path(file.name), shown, path_column=source.path_column, text_columns=texts, form=form)
         return ChosenTable(table, num_left_out)
