@@ -19,6 +19,7 @@ from pydantic import Field
 from headrace.assemble.column_sets import columns_folder
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SourceConfig
 from headrace.errors import ConfigError, NotFoundError
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
@@ -67,15 +68,15 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
     def late_source(self, config: DatasetConfig) -> LateSource:
         """The raw recordings, opened when the first is needed. Unlike this resource, it can be sent to a worker."""
         excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
-        root = self._resolved_source(config.source.uri)
+        root = self._resolved_source(config.source)
         return LateSource(partial(corpus_of, config.source, root, exclude=excluded))
 
-    def _resolved_source(self, uri: str) -> str:
+    def _resolved_source(self, source: SourceConfig) -> str:
         """`source.uri`, which some kinds take as several paths with commas between them."""
-        whole = self.resolve(uri)
-        if "," not in uri or "://" in whole or Path(whole).exists():
+        whole = self.resolve(source.uri)
+        if source.kind == FILES or "," not in source.uri or "://" in whole or Path(whole).exists():
             return whole
-        return ",".join(self.resolve(part) for part in pieces(uri))
+        return ",".join(self.resolve(part) for part in pieces(source.uri))
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or the rows of the source itself; None if there are neither."""
@@ -102,7 +103,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def metadata_places(self, config: DatasetConfig) -> tuple[TablePlace, ...]:
         """The files of the metadata table, in their order."""
-        output, source = self.resolve(config.output.uri), self._resolved_source(config.source.uri)
+        output, source = self.resolve(config.output.uri), self._resolved_source(config.source)
         return table_places(config.source.metadata or (), self.resolve, source, output)
 
     def excluded(self, config: DatasetConfig) -> frozenset[str]:

@@ -33,7 +33,7 @@ class ExportFields:
         num_bytes: about the bytes that are given.
         shard_bytes: size of the average shard, at least a mebibyte.
         audio: names of the audio fields; empty for shards without audio.
-        columns: the columns of the samples' metadata, as far as their types are known.
+        columns: the columns of the samples' metadata; None if their types are not known.
         sets: sets of columns that are joined.
         latents: sets of latents that are joined.
         view: name of the view; None for all samples.
@@ -45,7 +45,7 @@ class ExportFields:
     num_bytes: int
     shard_bytes: int = 1 << 20
     audio: tuple[str, ...] = ("audio",)
-    columns: tuple[ColumnSpec, ...] = ()
+    columns: tuple[ColumnSpec, ...] | None = None
     sets: tuple[str, ...] = ()
     latents: tuple[str, ...] = ()
     view: str | None = None

@@ -157,13 +157,13 @@ class _Opened:
         index = read_index(self.source, self.shards[0].name)
         return index.audio_fields or (() if audio_field(index.fields) is None else ("audio",))
 
-    def _columns(self) -> tuple[ColumnSpec, ...]:
-        """The columns of the user's table, without facts, and those that are joined; empty if they are not known."""
+    def _columns(self) -> tuple[ColumnSpec, ...] | None:
+        """The columns of the user's table, without facts, and those that are joined; None without a set `metadata`."""
         joined = () if self.samples is None else self.samples.columns
         try:
             known = fitting_columns(open_storage(f"{self.output}/{COLUMNS}/{_METADATA}"), self.snapshot.snapshot).specs
         except NotFoundError:
-            known = ()
+            return None
         own = [spec for spec in known if not spec.is_fact]
         return (*own, *(spec for spec in joined if spec.name not in {one.name for one in own}))
 

@@ -20,7 +20,7 @@ from headrace.format.tensors.pth import stored_latents
 _FILE_BYTES = 500 << 20
 _GROUP_BYTES = 100_000_000
 _CHUNKS = {"min_chunk_size": 256 << 10, "max_chunk_size": 1 << 20, "norm_level": 0}
-_REST = "metadata"
+_OPTIONS = {"write_page_index": True, "use_content_defined_chunking": _CHUNKS}
 _DTYPES = {ColumnKind.INT: "int64", ColumnKind.FLOAT: "float64", ColumnKind.BOOL: "bool"}
 
 
@@ -43,8 +43,9 @@ class ParquetExporter:
         fields.check_audio("parquet", most=None)
         self._arrow = pyarrow
         self._fields = fields
-        taken = {"key", *fields.audio, *fields.latents, _REST}
-        names = [spec.name for spec in fields.columns]
+        self._columns = fields.columns or ()
+        taken = {"key", *fields.audio, *fields.latents}
+        names = [spec.name for spec in self._columns]
         self._names = {name: f"metadata.{name}" if name in taken else name for name in names}
         self._schema = self._arrow.schema(
             [(name, self._type(feature)) for name, feature in self._features().items()],
@@ -54,7 +55,7 @@ class ParquetExporter:
 
     def add(self, sample: ExportSample) -> None:
         """See `Exporter.add`."""
-        if self._split is not None and self._is_full(sample.split):
+        if sample.split != self._split or self._num_rows == self._rows_per_file(sample.split):
             self._close()
         if self._split is None:
             self._open(sample.split)
@@ -68,19 +69,20 @@ class ParquetExporter:
     def finish(self) -> Written:
         """See `Exporter.finish`."""
         self._close()
-        files = {split: f"data/{split}-*" for split, count in self._fields.splits.items() if count}
-        listed = [{"split": re.sub(r"\W", "_", split), "path": path} for split, path in files.items()]
+        splits = [split for split, count in self._fields.splits.items() if count]
+        listed = [{"split": re.sub(r"\W", "_", split), "path": f"data/{split}-*"} for split in splits]
         head = yaml.safe_dump({"configs": [{"config_name": "default", "data_files": listed}]}, sort_keys=False)
         self._folder.write_once("README.md", f"---\n{head}---\n\n# {self._fields.name}\n".encode())
         return Written(self._numbers.total())
 
     def _features(self) -> dict[str, Any]:
         """Name of each column → its feature, in the form of `datasets`."""
-        columns = {self._names[spec.name]: _value(spec) for spec in self._fields.columns} or {_REST: _text()}
+        known = {self._names[spec.name]: _value(_DTYPES.get(spec.kind, "string")) for spec in self._columns}
+        columns = {"metadata": _value("string")} if self._fields.columns is None else known
         audio = {name: {"_type": "Audio"} for name in self._fields.audio}
-        floats = {"_type": "List", "feature": {"dtype": "float32", "_type": "Value"}}
+        floats = {"_type": "List", "feature": _value("float32")}
         latents = {name: {"_type": "List", "feature": floats} for name in self._fields.latents}
-        return {"key": _text(), **audio, **columns, **latents}
+        return {"key": _value("string"), **audio, **columns, **latents}
 
     def _type(self, feature: dict[str, Any]) -> Any:  # noqa: ANN401 - a type of pyarrow
         if feature["_type"] == "Audio":
@@ -95,39 +97,34 @@ class ParquetExporter:
             name: {"bytes": one.blob, "path": f"{sample.name}.{one.extension}"} for name, one in sample.audio.items()
         }
         latents = {name: stored_latents(blob)[0].float().tolist() for name, blob in sample.latents.items()}
-        if not self._names:
-            return {"key": sample.key, **audio, _REST: json.dumps(metadata, ensure_ascii=False), **latents}
+        if self._fields.columns is None:
+            return {"key": sample.key, **audio, "metadata": json.dumps(metadata, ensure_ascii=False), **latents}
         if unknown := sorted(metadata.keys() - self._names.keys()):
             raise FormatError(f"sample {sample.key!r}: no column is called {unknown[0]!r}; build the columns again")
-        values = {self._names[spec.name]: _plain(spec, metadata.get(spec.name)) for spec in self._fields.columns}
+        values = {self._names[spec.name]: _plain(spec, metadata.get(spec.name)) for spec in self._columns}
         return {"key": sample.key, **audio, **values, **latents}
-
-    def _is_full(self, split: str) -> bool:
-        return split != self._split or self._num_rows == self._rows_per_file(split)
 
     def _rows_per_file(self, split: str) -> int:
         counts = self._fields.splits
         num_bytes = self._fields.num_bytes * counts[split] / sum(counts.values())
-        return math.ceil(counts[split] / math.ceil(num_bytes / _FILE_BYTES))
+        return math.ceil(counts[split] / max(math.ceil(num_bytes / _FILE_BYTES), 1))
 
     def _open(self, split: str) -> None:
         self._split = split
         self._file = self._folder.scratch()
-        self._writer = self._folder.until_end(
-            self._arrow.parquet.ParquetWriter(
-                self._file, self._schema, write_page_index=True, use_content_defined_chunking=_CHUNKS
-            )
-        )
+        writer = self._arrow.parquet.ParquetWriter(self._file, self._schema, **_OPTIONS)
+        self._writer = self._folder.until_end(writer)
 
     def _flush(self) -> None:
         """Write the rows as a row group."""
-        if self._rows:
-            try:
-                table = self._arrow.Table.from_pylist(self._rows, self._schema)
-            except self._arrow.ArrowException as error:
-                first = self._rows[0]["key"]
-                raise FormatError(f"samples from {first!r} on: not of the type of their columns: {error}") from error
-            self._writer.write_table(table, row_group_size=len(self._rows))
+        if not self._rows:
+            return
+        try:
+            table = self._arrow.Table.from_pylist(self._rows, self._schema)
+        except self._arrow.ArrowException as error:
+            first = self._rows[0]["key"]
+            raise FormatError(f"samples from {first!r} on: not of the type of their columns: {error}") from error
+        self._writer.write_table(table, row_group_size=len(self._rows))
         self._rows, self._num_bytes = [], 0
 
     def _close(self) -> None:
@@ -144,15 +141,10 @@ class ParquetExporter:
         self._split, self._num_rows = None, 0
 
 
-def _text() -> dict[str, Any]:
-    return {"dtype": "string", "_type": "Value"}
-
-
-def _value(spec: ColumnSpec) -> dict[str, Any]:
-    return {"dtype": _DTYPES.get(spec.kind, "string"), "_type": "Value"}
+def _value(dtype: str) -> dict[str, Any]:
+    return {"dtype": dtype, "_type": "Value"}
 
 
 def _plain(spec: ColumnSpec, value: Any) -> Any:  # noqa: ANN401 - the user's values
     """A value as its column holds it: lists and objects are JSON."""
-    is_json = spec.kind is ColumnKind.JSON and value is not None
-    return json.dumps(value, ensure_ascii=False) if is_json else value
+    return value if value is None or spec.kind is not ColumnKind.JSON else json.dumps(value, ensure_ascii=False)

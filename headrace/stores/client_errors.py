@@ -31,7 +31,7 @@ _PASSING_CODES = re.compile(r"<Code>(RequestTimeout|SlowDown|Throttl\w*|Internal
 _UNANSWERED = re.compile(r"HTTP error|request or response body error|error sending request")
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|CONTENT_RANGE header|Content-Range header not present")
 _UNTRUSTED = re.compile(r"certificate|builder error|invalid URL")
-_REDIRECTED = re.compile(rf"{re.escape(NOWHERE)}\b")
+_REDIRECTED = re.compile(rf"{re.escape(NOWHERE)}\b|error following redirect")
 _WHY = re.compile(r'(?:message|error): "([^"]+)"|kind: (Timeout)\b')
 
 
@@ -68,7 +68,7 @@ def _fault(error: Exception, path: str, uri: str) -> StorageError:
         return AlreadyExistsError(f"{path}: already exists in {uri}")
     if _REDIRECTED.search(str(error)):
         return StorageError(
-            f"{place(path, uri)}: the store redirects to another host, and requests with credentials stay on its own: "
+            f"{place(path, uri)}: the store redirects elsewhere, and requests with credentials stay on its host: "
             "set AWS_ENDPOINT_URL and AWS_REGION to where the bucket is"
         )
     if not may_pass(error):

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,7 +110,7 @@ class ExporterContract:
         exporter = self.make(folder)
         takes = exporter.begin(fields)
         with folder:
-            given: list[ExportShard] | list[ExportSample] = shards if takes is Takes.SHARDS else samples
+            given: Sequence[ExportShard | ExportSample] = shards if takes is Takes.SHARDS else samples
             for number, one in enumerate(given):
                 if number == num_given:
                     raise _InterruptedError

@@ -14,7 +14,6 @@ from headrace_dagster.folder import dataset_definitions
 
 FILE_VARIABLE = "HEADRACE_UI_FILE"
 ROOT_VARIABLE = "HEADRACE_UI_ROOT"
-_MODULE = "headrace_dagster.build_command.served"
 
 
 def serve(place: Place, port: int) -> NoReturn:
@@ -27,12 +26,13 @@ def serve(place: Place, port: int) -> NoReturn:
     home_of(place.home)
     os.environ |= {FILE_VARIABLE: str(place.yaml), ROOT_VARIABLE: str(place.root)}
     where = ["--host", "127.0.0.1", "--port", str(port)]
-    code = ["--module-name", _MODULE, "--working-directory", str(place.root)]
+    code = ["--module-name", __name__, "--working-directory", str(place.root)]
     os.execv(sys.executable, [sys.executable, "-m", "dagster", "dev", *where, *code])  # noqa: S606 - no shell
 
 
+@dg.definitions
 def served_definitions() -> dg.Definitions:
-    """The definitions of the data set that `serve` was asked for."""
+    """The definitions of the data set that `serve` was asked for, which its code server loads from this module."""
     place = place_of_file(Path(os.environ[FILE_VARIABLE]), Path(os.environ[ROOT_VARIABLE]))
     return dataset_definitions(
         place.yaml.parent, root=place.root, executor=dg.in_process_executor, names=(place.yaml.stem,)

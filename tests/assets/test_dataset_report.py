@@ -7,7 +7,7 @@ from headrace_dagster.assets.dataset_report import report_inputs
 
 
 def numbered(text):
-    return SimpleNamespace(snapshot=SimpleNamespace(to_json=text.encode))
+    return SimpleNamespace(snapshot=SimpleNamespace(to_json=text.encode, digest=text))
 
 
 GIVEN = {

@@ -5,7 +5,7 @@ import pytest
 from tests.support.live import DagsterDev
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 ASSETS = """{ assetNodes { assetKey { path } isMaterializable isPartitioned staleStatus } }"""
 PARTITIONS = """query($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) {
@@ -51,7 +51,7 @@ def materialize_all(server, partitions):
     def status():
         return server.query(STATUS, id=backfill["backfillId"])["partitionBackfillOrError"]["status"]
 
-    server.wait(lambda: status().startswith("COMPLETED") or status() == "FAILED", 600, "the end of the backfill")
+    server.wait(lambda: status().startswith("COMPLETED") or status() == "FAILED", 900, "the end of the backfill")
     assert status() == "COMPLETED_SUCCESS", [run for run in server.runs() if run.status != "SUCCESS"]
 
 

@@ -69,7 +69,7 @@ def test_reports_of_regressions_make_nothing_stale(instance):
 
 
 def test_an_index_is_that_of_its_snapshot(instance):
-    snapshots = [SimpleNamespace(snapshot=SimpleNamespace(to_json=lambda text=text: text)) for text in (b"1", b"2")]
+    snapshots = [SimpleNamespace(snapshot=SimpleNamespace(digest=text)) for text in ("1", "2")]
     made(instance, tags={INPUTS_TAG: snapshot_inputs(snapshots[0].snapshot)})
     assert [AssetRecords(instance, []).has_index(KEY, one) for one in snapshots] == [True, False]
 

@@ -57,8 +57,18 @@ CASES = [*((name, 307, Transfer(timeout_seconds=5)) for name in REQUESTS), ("rea
 CASES += [(name, status, Transfer(timeout_seconds=5)) for name in ("read", "list") for status in (301, 302, 308)]
 
 
+PROXIES = {
+    "none": {},
+    "of HTTPS alone": {"HTTPS_PROXY": "http://127.0.0.1:9"},
+    "not for the store": {"HTTP_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"},
+}
+
+
+@pytest.mark.parametrize("proxies", PROXIES)
 @pytest.mark.parametrize(("name", "status", "transfer"), CASES)
-def test_requests_with_credentials_are_not_redirected_to_another_host(monkeypatch, name, status, transfer):
+def test_requests_with_credentials_are_not_redirected_to_another_host(monkeypatch, name, status, transfer, proxies):
+    for key, value in PROXIES[proxies].items():
+        monkeypatch.setenv(key, value)
     received = []
     with serving(lambda request: received.append(dict(request.headers))) as other:
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headrace.cli import main
-from headrace.errors import IntegrityError
+from headrace.errors import FormatError, IntegrityError
 from headrace.exports.exporting import export_snapshot
 from headrace.exports.selected import SelectedSamples, Selection
 from headrace.format.snapshots.snapshots import read_snapshot
@@ -280,3 +280,33 @@ def test_samples_of_a_bucket_are_exported_to_it(output, s3_server, monkeypatch, 
     assert len(files) == 6
     for path in files:
         assert made.read(path.relative_to(tmp_path / "nemo").as_posix()) == path.read_bytes()
+
+
+def test_columns_of_unknown_types_are_one_column_of_json_in_parquet(outputs, target):
+    import pyarrow.parquet
+
+    export_snapshot(outputs["small"], target, "parquet")
+    table = pyarrow.parquet.read_table(target.root / "data/train-00000-of-00001.parquet")
+    assert table.column_names == ["key", "audio", "metadata"]
+    assert [json.loads(text) for text in table["metadata"].to_pylist()] == [{"title": f"Clip {i}"} for i in range(3)]
+
+
+def test_users_columns_of_our_names_keep_their_values_in_parquet(tmp_path):
+    import pyarrow.parquet
+
+    write_dataset(tmp_path / "out", {"train": clips(3)})
+    own = {"key": ("string", lambda key: "mine"), "title": ("string", lambda key: "t")}
+    write_columns(tmp_path / "out", "metadata", own)
+    write_columns(tmp_path / "out", "more", {"audio": ("int", number)})
+    target = LocalStorage(tmp_path / "parquet")
+    export_snapshot(LocalStorage(tmp_path / "out/audio"), target, "parquet", Selection(columns=("more",)))
+    table = pyarrow.parquet.read_table(target.root / "data/train-00000-of-00001.parquet")
+    assert table.column_names == ["key", "audio", "metadata.key", "title", "metadata.audio"]
+    assert table["metadata.audio"].to_pylist() == [0, 1, 2]
+
+
+def test_a_column_that_its_set_does_not_know_is_an_error(tmp_path):
+    write_dataset(tmp_path / "out", {"train": clips(3)})
+    write_columns(tmp_path / "out", "metadata", {"other": ("string", lambda key: "t")})
+    with pytest.raises(FormatError, match="no column is called 'title'"):
+        export_snapshot(LocalStorage(tmp_path / "out/audio"), LocalStorage(tmp_path / "parquet"), "parquet")

@@ -52,7 +52,7 @@ class Odd(BaseHTTPRequestHandler):
         self._answer(with_body=True)
 
     def _is_signed(self, query):
-        wanted = {"signed": SIGNATURES[0], "signed anew": SIGNATURES[1]}
+        wanted = {"signed": SIGNATURES[0], "newly signed": SIGNATURES[1]}
         return all(query == wanted[odd] for odd in self.odd & wanted.keys())
 
     def _answer(self, *, with_body):
@@ -187,7 +187,7 @@ def test_a_new_signature_finds_the_cached_shard_and_the_saved_state(web, tmp_pat
     delivered = [next(loader)["keys"][0]]
     state = first.state_dict()
     first.prepare_shard(0)
-    handler.odd = frozenset({"signed anew"})
+    handler.odd = frozenset({"newly signed"})
     handler.requests.clear()
     second = StreamingDataset(remote=signed[1], batch_size=1, local=str(tmp_path / "cache"), shuffle=True)
     second.load_state_dict(state)
@@ -200,7 +200,7 @@ def test_a_new_signature_finds_the_cached_shard_and_the_saved_state(web, tmp_pat
 
 
 def failing(act):
-    """What somebody reads when something fails: the error with its causes, and warnings."""
+    """Text that somebody reads when something fails: the error with its causes, and warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises((HeadraceError, OSError)) as error:

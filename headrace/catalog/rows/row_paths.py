@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,8 @@ AreFiles = Callable[[pl.Series], pl.Series]
 """Returns whether each path is a file of the source."""
 
 _NEAR = "\0near"
+_LARGEST = np.iinfo(np.uint64).max
+_Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class ListedPaths:
@@ -24,17 +27,22 @@ class ListedPaths:
 
     def __init__(self) -> None:
         """None yet."""
-        self._parts: list[np.ndarray[tuple[int], np.dtype[np.uint64]]] = []
+        self._parts: list[_Hashes] = []
+        self._sorted: _Hashes | None = None
 
     def add(self, paths: pl.Series) -> None:
-        """Add paths of files."""
+        """Add paths of files, before the first question."""
         self._parts.append(hash_of_paths(paths).to_numpy())
 
     def are_in(self, paths: pl.Series) -> pl.Series:
         """Whether each path is one of these; false for null. Two paths with one hash are taken to be one."""
-        known = np.unique(np.concatenate([np.empty(0, np.uint64), *self._parts]))
-        self._parts = [known]
-        return pl.Series(np.isin(hash_of_paths(paths).to_numpy(), known, assume_unique=False)) & paths.is_not_null()
+        if self._sorted is None:
+            # The largest number is there so that each search ends at an entry.
+            self._sorted = np.sort(np.concatenate([*self._parts, np.array([_LARGEST], np.uint64)]))
+            self._parts = []
+        hashes = hash_of_paths(paths).to_numpy()
+        found = self._sorted[self._sorted.searchsorted(hashes)] == hashes
+        return pl.Series(found, dtype=pl.Boolean) & paths.is_not_null()
 
 
 def is_near(file: TableFileName, root: str) -> bool:

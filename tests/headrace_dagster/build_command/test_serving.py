@@ -10,7 +10,7 @@ def test_only_the_named_data_set_is_served_and_its_sensors_run(project, monkeypa
     (project.datasets / "other.yaml").write_text("invalid: true\n")
     monkeypatch.setenv(FILE_VARIABLE, str(project.datasets / "tones.yaml"))
     monkeypatch.setenv(ROOT_VARIABLE, str(project.folder))
-    found = served_definitions()
+    found = served_definitions(None)
     repository = found.get_repository_def()
     assert {key.path[0] for key in repository.asset_graph.materializable_asset_keys} == {"tones"}
     sensors = {sensor.name: sensor.default_status for sensor in repository.sensor_defs}
