@@ -27,8 +27,8 @@ def test_each_part_of_a_data_set_is_valid(content):
     parse_config(base | content, "example", Path("example.yaml"))
 
 
-def test_the_page_has_three_examples_and_views():
-    assert len(WHOLE) == 3
+def test_the_page_has_five_examples_and_views():
+    assert len(WHOLE) == 5
     assert "views" in PARTS[0]
 
 
