@@ -68,8 +68,16 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
         excluded = [self.resolve(config.output.uri), *self._tables(config).values()]
         root = self.resolve(config.source.uri)
         source = config.source
-        options = {"digests": source.digests, "ignore": source.ignore, "follow_links": source.follow_links}
-        return LateSource(partial(open_source, root, exclude=excluded, **options))
+        return LateSource(
+            partial(
+                open_source,
+                root,
+                exclude=excluded,
+                digests=source.digests,
+                ignore=source.ignore,
+                follow_links=source.follow_links,
+            )
+        )
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or None if the YAML has no `source.metadata`."""
