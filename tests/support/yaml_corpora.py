@@ -108,10 +108,13 @@ class YamlCorpus:
     def samples(self, **source) -> dict[str, dict]:
         """Build everything again, and return key → the JSON of each sample, its `audio` and its `extension`."""
         shutil.rmtree(self.folder / "output/audio", ignore_errors=True)
-        self.build(**source)
+        return self.read(self.build(**source))
+
+    def read(self, shards) -> dict[str, dict]:
+        """The samples of shards by key, as `samples` returns them."""
         found: dict[str, dict] = {}
-        for path in (self.folder / "output/audio").rglob("*.tar"):
-            with tarfile.open(path) as tar:
+        for name in shards:
+            with tarfile.open(self.folder / "output/audio" / name) as tar:
                 for member in tar:
                     key, _, extension = member.name.partition(".")
                     blob = tar.extractfile(member).read()

@@ -143,15 +143,17 @@ def test_equal_channels_of_equal_files_are_duplicates(corpus):
     assert (scan.num_recordings, rejected_codes(scan)) == (2, {"duplicate": 3})  # two rows, and a file
 
 
-def test_another_channel_rewrites_its_sample(corpus):
+@pytest.mark.parametrize("content", ["embed", "minimal"])
+def test_another_channel_rewrites_its_sample(corpus, content):
     put_sound(corpus, "a.wav", 2)
     corpus.sections["shards"] = {"samples_per_shard": 1}
     put_rows(corpus, *({"path": "a.wav", "channel": channel, "key": f"k{channel}"} for channel in (0, 1)))
-    asked = CHANNELS | {"columns": {"channel": "channel", "key": "key"}}
+    asked = CHANNELS | {"columns": {"channel": "channel", "key": "key"}, "json": content}
     assert len(corpus.build(**asked)) == 2
     assert corpus.build(**asked) == []
     put_rows(corpus, {"path": "a.wav", "channel": 0, "key": "k0"}, {"path": "a.wav", "channel": 0, "key": "k1"})
-    assert len(corpus.build(**asked)) == 1
+    (sample,) = corpus.read(corpus.build(**asked)).values()
+    assert np.array_equal(sample["audio"], sound(2)[:, :1])
 
 
 def test_a_key_of_a_channel_can_be_excluded(corpus):
