@@ -57,6 +57,7 @@ class DagsterDev:
             "DAGSTER_HOME": str(self.home),
             "HEADRACE_DATASETS": str(datasets),
             "DAGSTER_DISABLE_TELEMETRY": "1",
+            "DAGSTER_GRPC_TIMEOUT_SECONDS": "300",  # a busy machine takes longer than 60 s to start a run
         }
         self.port = 0
         self._process: subprocess.Popen | None = None
@@ -92,7 +93,7 @@ class DagsterDev:
         self._process = None
 
     def query(self, text: str, **variables: object) -> dict:
-        response = httpx.post(f"{self.url}/graphql", json={"query": text, "variables": variables}, timeout=30)
+        response = httpx.post(f"{self.url}/graphql", json={"query": text, "variables": variables}, timeout=120)
         response.raise_for_status()
         return response.json()["data"]
 
