@@ -10,6 +10,7 @@ from headrace.exports.exporter import ExportFields, ExportSample, ExportShard, T
 from headrace.exports.folder import ExportFolder
 from headrace.exports.webdataset import WebDatasetExporter
 from headrace.format.indexes.index import ShardIndex
+from headrace.format.typed_json import json_value
 
 _FILE = "croissant.json"
 _TERMS = """
@@ -85,7 +86,7 @@ class CroissantExporter:
     def _described(self) -> dict[str, Any]:
         """Values that the present description has for the data set as a whole."""
         try:
-            content = json.loads(self._folder.former(_FILE) or b"{}")
+            content = json_value(self._folder.former(_FILE) or b"{}")
         except ValueError:
             return {}
         return {name: content[name] for name in (*_DEFAULTS, "name", "citeAs", "keywords") if name in content}

@@ -1,6 +1,5 @@
 """Reads the selected samples of a snapshot as they are stored, in snapshot order, with joined columns and latents."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +12,7 @@ from headrace.exports.exporter import ExportAudio, ExportSample
 from headrace.format.beside.column_table import ColumnSpec
 from headrace.format.manifests.manifests import parsed_name
 from headrace.format.sample_starts import sample_starts
+from headrace.format.typed_json import json_value
 from headrace.locate.outputs import LATENTS
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
@@ -144,7 +144,7 @@ def _audio(stored: StoredSample) -> dict[str, ExportAudio]:
 
 def _parsed(blob: bytes, stored: StoredSample) -> dict[str, object]:
     try:
-        content = json.loads(blob)
+        content = json_value(blob)
     except ValueError as error:
         raise FormatError(f"{stored.called}: its .json is not valid JSON ({error})") from error
     if not isinstance(content, dict):

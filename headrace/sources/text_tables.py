@@ -1,11 +1,11 @@
 """Reads the lines of the text files that describe a corpus, also of packed ones (`.gz`, `.zst`)."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from headrace.errors import ConfigError, IntegrityError
 from headrace.format.tars.unpacking import unpacked_stream
+from headrace.format.typed_json import json_value
 from headrace.sources.named_files import opened, readable
 
 _PACKED = (".gz", ".zst")
@@ -44,8 +44,8 @@ def json_lines(file: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in numbered_lines(file):
         try:
-            content = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            content = json_value(line)
+        except ValueError as error:
             raise ConfigError(f"{file}, line {number}: not valid JSON: {error}") from error
         if not isinstance(content, dict):
             raise ConfigError(f"{file}, line {number}: expected one JSON object per line")

@@ -58,6 +58,7 @@ class Selection:
     def __post_init__(self) -> None:
         """Check and convert the arguments of a user. Raises `ConfigError`."""
         convert(self, wanted_tensors, "tensors")
+        convert(self, key_rule, "key_at")
         convert_selection(self)
 
     def reads(self, name: str) -> bool:

@@ -250,7 +250,7 @@ def begun(daemon: Daemon, asset: str) -> dg.DagsterRun:
 
 
 def ended(daemon: Daemon, run: dg.DagsterRun) -> None:
-    daemon.instance.report_run_canceled(run)
+    daemon.instance.report_run_failed(run)
 
 
 @pytest.mark.parametrize(

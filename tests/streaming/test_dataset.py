@@ -338,7 +338,7 @@ def test_errors_say_what_to_do(dataset_folder, tmp_path):
         ({"batch_size": 0}, "batch_size is 0"),
         ({"predownload": -1}, "predownload is -1"),
         ({"sample_rate": 0}, "sample_rate is 0"),
-        ({"latents": "latents/crepe"}, r"expected a list of folders, such as \['latents/crepe'\]"),
+        ({"latents": "latents/crepe"}, r"expected a list of names, such as \['latents/crepe'\]"),
         ({"batching": "length"}, "expected one of fixed, length_buckets"),
         ({"last_batch": "keep"}, "expected one of pad, drop"),
         ({"output": "jax"}, "expected one of torch, numpy"),

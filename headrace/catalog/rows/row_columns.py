@@ -4,7 +4,6 @@
 stay beside them.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import polars as pl
 
 from headrace.config.source import ColumnsConfig, SampleKind
 from headrace.errors import ConfigError
+from headrace.format.typed_json import json_value
 from headrace.path_templates import TABLE_FOLDER, TABLE_STEM, columns_of, is_template, pieces_of
 
 EXPLICIT_KEY = "\0key"  # no column of a user has such a name
@@ -208,9 +208,9 @@ def channel_text(cell: Any) -> str | None:  # noqa: ANN401 - a cell of any type
     if cell is None or cell == "":
         return None
     try:
-        listed = json.loads(cell) if isinstance(cell, str) and cell.strip().startswith("[") else cell
+        listed = json_value(cell) if isinstance(cell, str) and cell.strip().startswith("[") else cell
         numbers = [_number(one) for one in (listed if isinstance(listed, list) else [listed])]
-    except (ValueError, RecursionError):
+    except ValueError:
         numbers = []
     is_valid = bool(numbers) and len(set(numbers)) == len(numbers)
     return "-".join(map(str, numbers)) if is_valid else f"?{cell}"

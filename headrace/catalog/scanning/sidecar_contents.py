@@ -10,6 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from headrace.catalog.rows.schemas import STAMP_SCHEMA, ColumnTypes
+from headrace.format.typed_json import json_value
 
 CONTENT_SCHEMA = ColumnTypes({**STAMP_SCHEMA, "content": pl.String})
 """Stamps and contents of sidecars."""
@@ -32,5 +33,5 @@ def sidecars_json(files: Iterable[SidecarFile]) -> str:
 
 def sidecar_contents(texts: pl.Series) -> pl.DataFrame:
     """The sidecars in a column `sidecars` (`CONTENT_SCHEMA`), each once."""
-    rows = [row for text in texts.drop_nulls().unique() for row in json.loads(text)]
+    rows = [row for text in texts.drop_nulls().unique() for row in json_value(text)]
     return pl.DataFrame(rows, schema=CONTENT_SCHEMA, orient="row").unique("path")

@@ -24,6 +24,7 @@ from headrace.catalog.tables.buckets import Buckets, bucket_of_paths, parts_of
 from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
+from headrace.format.typed_json import json_value
 from headrace.sources.listing import FileStamp, SourceStamps, stamps_of
 from headrace.sources.sources import Source
 from headrace.stores.temporary_room import temporary_room
@@ -239,7 +240,7 @@ def _names_in(file: Path, number: int) -> str:
     """The sidecars of a line."""
     with file.open("rb") as lines:
         line = next(line for found, line in enumerate(lines, 1) if found == number)
-    return str(json.loads(line)[_NAMES])
+    return str(json_value(line)[_NAMES])
 
 
 def _read_all(source: Source, workers: FileWorkers, wanted: list[_Wanted]) -> Iterable[_Result]:

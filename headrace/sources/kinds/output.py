@@ -6,7 +6,6 @@ and the number of its shard, which stay when other samples of the shard change. 
 """
 
 import functools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from headrace.format.manifests.manifests import parsed_name
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers, snapshot_path
 from headrace.format.tars.member_names import JSON_FIELD
 from headrace.format.tars.tar import payload
+from headrace.format.typed_json import json_value
 from headrace.locate.outputs import AUDIO, COLUMNS, table_of_tars
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
@@ -99,7 +99,7 @@ class OutputItems:
             with opened(self._file(shard)) as file:
                 for row in rows:
                     span = index.range_of(row, JSON_FIELD)
-                    about = {} if span is None else json.loads(payload(file, span))
+                    about = {} if span is None else json_value(payload(file, span))
                     provenance = about.pop("headrace", None)
                     joined = {} if table is None else table.row(row)
                     own = about | {name: value for name, value in joined.items() if name not in facts}

@@ -4,7 +4,6 @@ A sample is the members of one key. The keys of its JSON are columns, its `txt` 
 """
 
 import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -16,6 +15,7 @@ from headrace.format.tars.member_names import JSON_FIELD, KeyAt, audio_field, me
 from headrace.format.tars.tar import payload
 from headrace.format.tars.tar_members import Member
 from headrace.format.tars.tar_names import is_plain_tar
+from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
@@ -126,8 +126,8 @@ def _columns(file: BinaryIO, fields: _Sample) -> tuple[dict[str, Any], str]:
     found: dict[str, Any] = {}
     if (member := fields.get(JSON_FIELD)) is not None:
         try:
-            content = json.loads(payload(file, (member.start, member.stop)))
-        except (ValueError, RecursionError) as error:
+            content = json_value(payload(file, (member.start, member.stop)))
+        except ValueError as error:
             return {}, f"{member.name} is not valid JSON: {error}"
         if not isinstance(content, dict):
             return {}, f"{member.name} is not a JSON object"

@@ -15,7 +15,7 @@ from tests.support.six_tones import run
 def project(tmp_path, undrawn, monkeypatch):
     instance = memory_instance()
     monkeypatch.setattr(
-        "headrace_dagster.build_command.command.open_instance", lambda: contextlib.nullcontext(instance)
+        "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
     )
     made = Project(tmp_path)
     made.write_tones(4)
