@@ -20,7 +20,7 @@ from headrace.locate.tars import PlainTars, tars_of_list
 from headrace.stores.storage import Storage, Transfer
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-_FOREIGN_SCHEMES = ("pipe:", "hf:", "ais:", "htgs:")
+_FOREIGN_SCHEMES = ("pipe:", "ais:", "htgs:")
 
 
 @dataclass(frozen=True, slots=True)
