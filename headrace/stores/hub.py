@@ -220,7 +220,7 @@ class HubStorage:
         return StoredObject(path, listed["size"], _seconds_of(f'"{tag}"'))
 
     def _file(self, path: str) -> _File:
-        """Where the bytes of a file are now."""
+        """Find where the bytes of a file are now."""
         return self.retried(path, lambda: self._file_once(self._full(path)))
 
     def _file_once(self, full: str) -> _File:
@@ -246,7 +246,7 @@ class HubStorage:
     def _bytes(self, path: str, request: Callable[[str, float, str | None], bytes]) -> bytes:
         """The result of a request for bytes, sent again while the host fails.
 
-        A URL that was kept may be refused before its time; then the Hub is asked for another one, once.
+        A host may reject a URL that was kept before its time; then the Hub is asked for another one, once.
         """
         full = self._full(path)
 

@@ -36,7 +36,7 @@ class Hub:
         signed_for: seconds until a signature expires.
         asked: method, path and headers of the requests to the Hub.
         sent: the same of the requests to the other host.
-        revoked: signatures that are refused before they expire.
+        revoked: signatures that are rejected before they expire.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class Hub:
     revoked: set[str] = field(default_factory=set)
 
     def commit_of(self, revision: str) -> str | None:
-        """The commit of a revision; None if there is none."""
+        """The commit of a revision; None if there is no such revision."""
         if revision in COMMITS:
             return revision
         return {"main": self.main, "refs/pr/1": COMMITS[1]}.get(revision)
