@@ -26,9 +26,11 @@ class StoreUnavailableError(StorageError):
 
     Attributes:
         status: HTTP status of the response; None without a response.
+        asked_seconds: the wait that the store asks for in that response, if it is known.
     """
 
     status: int | None = None
+    asked_seconds: float | None = None
 
 
 class NotFoundError(StorageError, FileNotFoundError):

@@ -11,13 +11,12 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from headrace.stores.file_urls import is_file_url, path_of_file_url
-from headrace.stores.storage import ObjectStorage
+from headrace.stores.storage import SCHEMES
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _OBJECT = re.compile(r"[\w.]+:\w+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWNER = re.compile(r"team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")  # what Dagster accepts
-_SCHEMES = ("file", *ObjectStorage.SCHEMES)
 _SHELL_NAME = re.compile(r"\$(\{|[A-Za-z_])")
 
 
@@ -35,9 +34,9 @@ def checked_uri(uri: str) -> str:
         scheme = urlsplit(uri).scheme
     except ValueError as error:
         raise ValueError(f"expected a path or a URL ({error})") from error
-    if "://" in uri and scheme not in _SCHEMES:
+    if "://" in uri and scheme not in SCHEMES:
         raise ValueError(
-            f"unknown URL scheme {scheme!r}; expected a path, or a URL with one of the schemes {', '.join(_SCHEMES)}"
+            f"unknown URL scheme {scheme!r}; expected a path, or a URL with one of the schemes {', '.join(SCHEMES)}"
         )
     return uri
 

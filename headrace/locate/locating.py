@@ -13,7 +13,7 @@ from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
 from headrace.locate.tars import PlainTars, is_bucket_folder, tar_of_signed_url, tars_of_folder, tars_of_pattern
 from headrace.signed_urls import is_signed, unsigned
-from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.stores.storage import Storage, Transfer, open_storage, pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Location:
     """Target of a name. `folder` or `tars` is None, and both where an output holds no audio.
 
     Attributes:
-        named: the name that the user gave, with `~` replaced.
+        named: the name that the user gave, with `~` replaced and a revision of the Hub as commit.
         storage: the folder that was named; of a pattern, the folder in which it is looked for.
         folder: the shard folder whose samples are meant: the folder itself, or the audio of an output.
         tars: the tars of a plain WebDataset, or those that a pattern picks from an output.
@@ -77,7 +77,7 @@ def locate(
     folder, and every glob, brace pattern, tar or `sizes.json`, means tars.
 
     Args:
-        named: a local path or a URL of a store.
+        named: a local path or a URL of a store. A revision of the Hub (`hf://`) becomes the commit that it is now.
         split: which tars are wanted; shard folders are located whole.
         snapshot: number of a snapshot that is wanted, to reject tars without snapshots; None for the newest.
         transfer: time limits of stores.
@@ -91,7 +91,7 @@ def locate(
             a folder is on a web server that lists nothing, or a URL with a query names anything but a tar.
         FormatError: the `sizes.json` is not valid.
     """
-    name = expanded(path("path", named))
+    name = pinned(expanded(path("path", named)), transfer)
     if is_signed(name):
         tars = tar_of_signed_url(name, split, transfer)
         found = Location(unsigned(name), tars.storage, tars=tars)

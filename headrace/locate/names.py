@@ -15,6 +15,8 @@ from headrace.stores.file_urls import is_file_url, path_of_file_url
 
 SPECIAL = re.compile(r"[*?\[{]")
 """The characters that make a name a pattern."""
+LISTS = (".txt", ".list")
+"""Ends of the names of text files that list tars."""
 
 
 def expanded(name: str) -> str:
@@ -38,13 +40,13 @@ def is_folder_name(name: str) -> bool:
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name means files rather than a folder: a glob, a brace pattern, a tar or a `.json`.
+    """Whether a name means files rather than a folder: a glob, a brace pattern, a tar, a `.json` or a text list.
 
     A local folder of that name is a folder, whatever characters its name holds.
     """
     if _is_local_folder(name):
         return False
-    return bool(SPECIAL.search(name)) or name.endswith(".json") or is_tar(name)
+    return bool(SPECIAL.search(name)) or name.endswith((".json", *LISTS)) or is_tar(name)
 
 
 def expand_braces(pattern: str) -> list[str]:

@@ -20,7 +20,7 @@ from headrace.locate.tars import PlainTars, tars_of_list
 from headrace.stores.storage import Storage, Transfer
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-_FOREIGN_SCHEMES = ("pipe:", "hf:", "ais:", "htgs:")
+_FOREIGN_SCHEMES = ("pipe:", "ais:", "htgs:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,9 @@ def locate_shards(urls: Urls, *, split: str | None = None, snapshot: int | None 
     Of an output of Headrace only the shards of one snapshot are read, because shards of old snapshots share its folder.
 
     Args:
-        urls: a folder of tars or an output, a `sizes.json`, a tar, a glob, a brace pattern, a URL of any of these, or a
-            URL such as `pipe:…` that webdataset opens itself; several in one string with `::` between them; or a list.
+        urls: a folder of tars or an output, a `sizes.json`, a text list, a tar, a glob, a brace pattern, a URL of any
+            of these, or a URL such as `pipe:…` that webdataset opens itself; several in one string with `::` between
+            them; or a list.
         split: only shards of this split.
         snapshot: number of the snapshot of an output; None for the newest.
 

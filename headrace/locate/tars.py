@@ -1,4 +1,4 @@
-"""Finds the tars of a plain WebDataset: those of a folder, or those that a glob, brace pattern or `sizes.json` names.
+"""Finds the tars of a plain WebDataset: those of a folder, or those that a pattern, `sizes.json` or list names.
 
 A glob or `sizes.json` inside an output of Headrace gives only the tars of one snapshot, because the tars of old and new
 snapshots share a folder. No tar is opened.
@@ -27,7 +27,7 @@ from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listing
-from headrace.locate.names import SPECIAL, expand_braces, split_pattern
+from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
 from headrace.signed_urls import unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
@@ -78,7 +78,7 @@ def tars_of_folder(storage: Storage, split: str | None) -> PlainTars:
 def tars_of_pattern(
     pattern: str, split: str | None, transfer: Transfer | None = None, snapshot: int | None = None
 ) -> PlainTars:
-    """The tars that a glob, brace pattern, file name or `sizes.json` names.
+    """The tars that a glob, brace pattern, file name, `sizes.json` or text list names.
 
     Args:
         pattern: the name.
@@ -90,7 +90,7 @@ def tars_of_pattern(
         ConfigError: no tar belongs to the split, or a glob is on a web server that lists nothing.
         NotFoundError: a tar that is named in full, the `sizes.json` or the snapshot is not there.
         NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
-        FormatError: the `sizes.json` is not valid.
+        FormatError: the `sizes.json` or the text list is not valid.
     """
     folder, last = split_pattern(pattern)
     storage = open_storage(folder, transfer)
@@ -99,6 +99,9 @@ def tars_of_pattern(
         storage, sizes = _placed(storage, sizes, pattern)
         chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
         return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
+    if pattern.endswith(LISTS):
+        storage, listed = tars_of_text(storage, last, pattern, transfer)
+        return PlainTars(storage, tuple(_of_split(listed, split)))
     odd = set[str]()
     parts = [last] if "{" in last and _is_spelled_so(storage, last) else expand_braces(last)
     names = [name for part in parts for name in _matching(storage, part, odd)]
@@ -142,6 +145,32 @@ def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tu
     if snapshot not in {None, number}:
         number, table = snapshot, read_table(storage, read_snapshot(storage, snapshot).snapshot)
     return dict(zip(table.names(), table.num_samples.tolist(), strict=True)), number
+
+
+def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | None) -> tuple[Storage, list[str]]:
+    """The tars of a text file, which has a path or a URL in each line, and the folder that holds all of them.
+
+    Paths are relative to the folder of the file. Empty lines and lines that begin with `#` are left out.
+
+    Raises:
+        NotFoundError: the file is not there.
+        FormatError: a line names no tar, there are none, or their URLs are of several stores.
+    """
+    lines = (line.strip() for line in storage.read(name).decode(errors="replace").splitlines())
+    names = list(dict.fromkeys(line for line in lines if line and line[0] != "#"))
+    if not names or not all(map(is_tar, names)):
+        odd = next((unsigned(name) for name in names if not is_tar(name)), None)
+        raise FormatError(
+            f"{named}: {'lists nothing' if odd is None else f'lists {odd!r}, which is no tar'}: a text list has the "
+            "path or the URL of a tar in each line; pass signed URLs as streams=[Stream(remote=…), …]"
+        )
+    if not all("://" in name for name in names):
+        storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)
+        return storage, list(sizes)
+    root = os.path.commonprefix([f"{name.rpartition('/')[0]}/" for name in names]).rpartition("/")[0]  # noqa: RUF071 - of URLs; cut at a slash
+    if root.endswith("/") or "://" not in root:
+        raise FormatError(f"{named}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
+    return open_storage(root, transfer), [name[len(root) + 1 :] for name in names]
 
 
 def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:

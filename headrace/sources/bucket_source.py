@@ -22,7 +22,7 @@ from headrace.path_patterns import ignoring
 from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
 from headrace.sources.listing import FileStamp, Listing, tabled_ns
 from headrace.sources.object_file import ObjectFile
-from headrace.stores.storage import ObjectStorage, StoredObject, checked_path
+from headrace.stores.storage import Bucket, StoredObject, checked_path, revision_of
 
 _WHOLE_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -41,15 +41,16 @@ class BucketSource:
         ignore: glob patterns of other objects that are not recordings.
     """
 
-    storage: ObjectStorage
+    storage: Bucket
     exclude: tuple[str, ...] = ()
     digests: Digests = Digests.READ
     ignore: tuple[str, ...] = ()
 
     @property
     def uri(self) -> str:
-        """The prefix's URL."""
-        return self.storage.uri
+        """The prefix's URL, without the commit at which a repository is read: the source is the same at all."""
+        commit = revision_of(self.storage)
+        return self.storage.uri.replace(f"@{commit}", "", 1) if commit else self.storage.uri
 
     def list(self) -> Iterator[Listing]:
         """See `Source.list`. A chunk for each response of the store, as it arrives."""

@@ -16,7 +16,7 @@ from headrace.locate.names import expand_braces
 from headrace.sources.bucket_source import stamp_of
 from headrace.sources.listing import FileStamp
 from headrace.stores.file_urls import is_file_url, path_of_file_url
-from headrace.stores.storage import ObjectStorage, open_bucket
+from headrace.stores.storage import Bucket, open_bucket
 
 _SPECIAL = "*?["
 _COMMA = re.compile(r",(?![^{\[(<]*[}\])>])")
@@ -28,15 +28,24 @@ def is_url(file: str) -> bool:
 
 
 @functools.lru_cache(maxsize=32)
-def _bucket(root: str) -> ObjectStorage:
+def _bucket(root: str) -> Bucket:
     return open_bucket(root)
 
 
-def object_of(url: str) -> tuple[ObjectStorage, str]:
+def object_of(url: str) -> tuple[Bucket, str]:
     """The store of an object, and its path there."""
+    if url.startswith("hf://"):
+        return _of_hub(url)
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
     return _bucket(f"{scheme}://{bucket}"), path
+
+
+def _of_hub(url: str) -> tuple[Bucket, str]:
+    """The repository of a file, and its path there."""
+    parts = url.split("/")
+    end = 5 if parts[2] in {"datasets", "spaces", "buckets"} else 4
+    return _bucket("/".join(parts[:end])), "/".join(parts[end:])
 
 
 def absolute(uri: str) -> str:

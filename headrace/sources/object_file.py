@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from headrace.stores.storage import ObjectStorage, StoredObject
+from headrace.stores.storage import Bucket, StoredObject
 
 _MOST_BYTES = 16 << 20
 
@@ -23,7 +23,7 @@ class ObjectFile(io.RawIOBase):
 
     def __init__(
         self,
-        storage: ObjectStorage,
+        storage: Bucket,
         path: str,
         num_bytes: int,
         accept: Callable[[StoredObject], None],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException, HTTPResponse  # at run time, for the API pages
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar, cast
 from urllib.parse import quote
 
 from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError, StoreUnavailableError
@@ -202,7 +202,7 @@ class ObjectStorage:
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage.open`."""
-        return io.BufferedReader(_RawReader(self, path), PIECE_BYTES)
+        return opened_by_ranges(self, path, PIECE_BYTES)
 
     def size(self, path: str) -> int:
         """See `Storage.size`."""
@@ -378,13 +378,34 @@ def _just_before(start: str) -> str | None:
     return start[:-1] + chr(ord(start[-1]) - 1) if start.isascii() and start[-1:] > " " else None
 
 
-class _RawReader(io.RawIOBase):
+class RangedStore(Protocol):
+    """A store whose objects `opened_by_ranges` reads."""
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`. Raises `NoRangesError`."""
+
+    def streamed(self, path: str) -> contextlib.AbstractContextManager[HTTPResponse]:
+        """See `ObjectStorage.streamed`."""
+
+    def retried(self, path: str, once: Callable[[], T]) -> T:
+        """See `ObjectStorage.retried`."""
+
+
+def opened_by_ranges(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
+    """An object as a seekable file that is read by requests for pieces of this size."""
+    return io.BufferedReader(_RangedFile(storage, path), piece_bytes)
+
+
+class _RangedFile(io.RawIOBase):
     """An object as a raw file for `io.BufferedReader`. Each read is a request.
 
     If the server does not answer requests for ranges, the object is read from front to end instead.
     """
 
-    def __init__(self, storage: ObjectStorage, path: str) -> None:
+    def __init__(self, storage: RangedStore, path: str) -> None:
         self._storage, self._path, self._at = storage, path, 0
         self._size = storage.size(path)
         self._stream: _Stream | None = None
@@ -429,7 +450,7 @@ class _RawReader(io.RawIOBase):
 class _Stream:
     """One answer with a whole object, which is requested again to go back, or if the connection breaks."""
 
-    def __init__(self, storage: ObjectStorage, path: str) -> None:
+    def __init__(self, storage: RangedStore, path: str) -> None:
         self._storage, self._path, self._at = storage, path, 0
         self._opened = contextlib.ExitStack()
         self._answer: HTTPResponse | None = None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from headrace.errors import FormatError, IntegrityError, SampleCountError
+from headrace.stores.hub import HubStorage
 from headrace.stores.objects import ObjectStorage
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Storage
@@ -106,7 +107,7 @@ def _past_caches(storage: Storage) -> Storage:
 
 
 def _repeats(storage: Storage) -> int:
-    transfer = storage.transfer if isinstance(storage, ObjectStorage) else None
+    transfer = storage.transfer if isinstance(storage, ObjectStorage | HubStorage) else None
     num_retries = None if transfer is None else transfer.retries.num_retries
     return _REPEATS if num_retries is None else num_retries
 

@@ -243,7 +243,10 @@ class StoreRequests:
             is_mine = outage.closed_until <= now and now - outage.asked >= _ASKING_SECONDS
             if is_mine:
                 outage.asked = now
-        if is_mine and (seconds := ask()) is not None:
+        seconds = failure.asked_seconds
+        if seconds is None and is_mine:
+            seconds = ask()
+        if seconds is not None:
             with self._here.lock:
                 outage.closed_until = self._clock.now() + min(seconds, retries.window_seconds)
         left = outage.closed_until - self._clock.now()

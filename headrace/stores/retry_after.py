@@ -32,6 +32,12 @@ def seconds_of(header: str, now: datetime) -> float | None:
     return None
 
 
+def asked_by(error: urllib.error.HTTPError) -> float | None:
+    """Seconds that a response asks to wait; None if it does not say."""
+    header = error.headers.get("Retry-After") if error.code in STATUSES else None
+    return None if header is None else seconds_of(header, datetime.now(UTC))
+
+
 def asked_pause(url: str) -> float | None:
     """Seconds that the server of a URL asks to wait; None if it does not say, or its response is not HTTP.
 
@@ -46,7 +52,6 @@ def asked_pause(url: str) -> float | None:
             return None  # the store has recovered
     except urllib.error.HTTPError as error:
         with error:
-            header = error.headers.get("Retry-After") if error.code in STATUSES else None
-        return None if header is None else seconds_of(header, datetime.now(UTC))
+            return asked_by(error)
     except (OSError, ValueError, HTTPException):  # the caller reports the failure of the original request
         return None

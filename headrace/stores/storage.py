@@ -1,8 +1,9 @@
 """The protocol of a store of bytes, and the choice of a store by its URL.
 
-A store holds objects under POSIX paths relative to a root: a local folder (`local`), or an object store or memory
-(`objects`). A reader sees a whole object or none. Stores connect lazily, in each process for itself, so a store can be
-pickled to a worker or inherited over a fork.
+A store holds objects under POSIX paths relative to a root: a local folder (`local`), an object store or memory
+(`objects`), or the Hugging Face Hub (`hub`). A reader sees a whole object or none. Stores connect lazily, in each
+process for itself, so a store can be pickled to a worker or inherited over a fork. A revision of the Hub is replaced by
+its commit when the store is opened.
 
 Other packages import from this module alone what they need of stores.
 """
@@ -10,20 +11,24 @@ Other packages import from this module alone what they need of stores.
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
 from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path
 from headrace.stores.file_urls import is_file_url, path_of_file_url
+from headrace.stores.hub import HubStorage, pinned, revision_of
 from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
 from headrace.stores.objects import ObjectStorage
 from headrace.stores.requests import Transfer
 
 __all__ = [
+    "SCHEMES",
     "TEMPORARY_SUFFIX",
+    "Bucket",
     "Content",
     "FetchResponse",
+    "HubStorage",
     "LocalStorage",
     "ObjectStorage",
     "Storage",
@@ -32,7 +37,15 @@ __all__ = [
     "checked_path",
     "open_bucket",
     "open_storage",
+    "pinned",
+    "revision_of",
 ]
+
+SCHEMES = ("file", "hf", *ObjectStorage.SCHEMES)
+"""The schemes of URLs that `open_storage` takes."""
+
+Bucket: TypeAlias = ObjectStorage | HubStorage
+"""A store that `open_bucket` opens."""
 
 
 @runtime_checkable
@@ -87,7 +100,7 @@ class Storage(Protocol):
 
 
 def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) -> Storage:
-    """The store behind a folder name, `file://` URL or object-store URL (`s3://bucket/prefix`, `http://…`, `memory://`).
+    """The store behind a folder name, `file://` URL or object-store URL (`s3://bucket/prefix`, `http://…`, `hf://…`).
 
     Args:
         uri: the root.
@@ -104,13 +117,14 @@ def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) 
     return open_bucket(text, transfer)
 
 
-def open_bucket(url: str, transfer: Transfer | None = None) -> ObjectStorage:
+def open_bucket(url: str, transfer: Transfer | None = None) -> Bucket:
     """The object store behind a URL. Arguments and errors as for `open_storage`."""
     scheme = urlsplit(url).scheme
-    if scheme in ObjectStorage.SCHEMES:
+    if scheme in SCHEMES[1:]:
         if not url.startswith(f"{scheme}://"):
             rest = url.removeprefix(f"{scheme}:").lstrip("/")
             raise ConfigError(f"{url}: a URL has two slashes after its scheme: {scheme}://{rest}")
-        return ObjectStorage.opened(url.rstrip("/"), transfer)
-    known = ", ".join(["file", *ObjectStorage.SCHEMES])
+        store = HubStorage if scheme == "hf" else ObjectStorage
+        return store.opened(url.rstrip("/"), transfer)
+    known = ", ".join(SCHEMES)
     raise ConfigError(f"{url}: unknown storage scheme {scheme!r}; use a folder name or one of {known}")

@@ -2,7 +2,7 @@
 
 Some servers do not answer HEAD, send no length (chunked answers), or leave the length out of `Content-Range`. All of
 that is valid HTTP. So are signed URLs, which are for GET alone. Requests carry no credentials, except a signature in
-the URL, which is in no message.
+the URL, which is in no message, or a token that the caller passes.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import cast
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.client_errors import PASSING_STATUSES
+from headrace.stores.retry_after import asked_by
 
 _ODD = re.compile(
     r"Content-Length Header missing|CONTENT_RANGE header: \"bytes \d+-\d+/\*\""
@@ -36,20 +37,20 @@ def is_odd(error: Exception, url: str) -> bool:
     return url.startswith(("http://", "https://")) and _ODD.search(str(error)) is not None
 
 
-def read_whole(url: str, timeout_seconds: float) -> bytes:
+def read_whole(url: str, timeout_seconds: float, token: str | None = None) -> bytes:
     """All bytes of an object. Raises as `opened`."""
-    with opened(url, timeout_seconds) as answer:
+    with opened(url, timeout_seconds, token=token) as answer:
         return answer.read()
 
 
-def read_range(url: str, start: int, stop: int, timeout_seconds: float) -> bytes:
+def read_range(url: str, start: int, stop: int, timeout_seconds: float, token: str | None = None) -> bytes:
     """Bytes [start, stop) of an object, fewer if it is shorter.
 
     Raises:
         NoRangesError: the server does not answer requests for ranges.
         StoreUnavailableError: as `opened`, or the answer has other bytes.
     """
-    with opened(url, timeout_seconds, f"bytes={start}-{stop - 1}") as answer:
+    with opened(url, timeout_seconds, f"bytes={start}-{stop - 1}", token) as answer:
         if answer.status != _PARTIAL:
             raise NoRangesError(
                 f"{unsigned(url)}: this web server does not answer requests for byte ranges, which "
@@ -82,8 +83,14 @@ def size_and_tag(url: str, timeout_seconds: float) -> tuple[int, str | None]:
 
 
 @contextmanager
-def opened(url: str, timeout_seconds: float, span: str = "") -> Iterator[HTTPResponse]:
+def opened(url: str, timeout_seconds: float, span: str = "", token: str | None = None) -> Iterator[HTTPResponse]:
     """The answer to a GET request.
+
+    Args:
+        url: the object.
+        timeout_seconds: how long the connection may be silent.
+        span: value of the header Range; empty for the whole object.
+        token: sent to the host of the URL, and to no other after a redirect.
 
     Raises:
         NotFoundError: there is no such object.
@@ -91,12 +98,14 @@ def opened(url: str, timeout_seconds: float, span: str = "") -> Iterator[HTTPRes
         StorageError: the server refuses.
     """
     request = urllib.request.Request(url, headers={"Range": span} if span else {})  # noqa: S310 - HTTP alone, see `is_odd`
+    if token is not None:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
             yield cast("HTTPResponse", answer)
     except urllib.error.HTTPError as error:
         with error:
-            raise _refusal(url, error.code, error.reason) from error
+            raise _refusal(url, error) from error
     except StorageError:
         raise
     except (OSError, HTTPException) as error:
@@ -106,8 +115,8 @@ def opened(url: str, timeout_seconds: float, span: str = "") -> Iterator[HTTPRes
         raise StoreUnavailableError(f"{unsigned(url)}: {reason}") from error
 
 
-def _refusal(url: str, status: int, reason: str) -> StorageError:
-    where = unsigned(url)
+def _refusal(url: str, error: urllib.error.HTTPError) -> StorageError:
+    where, status, reason = unsigned(url), error.code, error.reason
     if status in {404, 410}:
         return NotFoundError(f"{where}: not found")
     if status not in PASSING_STATUSES:
@@ -115,4 +124,5 @@ def _refusal(url: str, status: int, reason: str) -> StorageError:
         return StorageError(f"{where}: the server answers {status} {reason}{expired}")
     unavailable = StoreUnavailableError(f"{where}: the server answers {status} {reason}")
     unavailable.status = status
+    unavailable.asked_seconds = asked_by(error)
     return unavailable

@@ -95,6 +95,7 @@ class Pins:
         of_view: that of the view.
         of_where: those of the columns that `where` is evaluated on, by set; empty if they are not pinned.
         of_columns: those of the columns, by name of the set.
+        revision: the commit of a repository of the Hub.
     """
 
     own: int | None = None
@@ -102,6 +103,7 @@ class Pins:
     of_view: int | None = None
     of_where: tuple[tuple[str, int], ...] = ()
     of_columns: Mapping[str, int] = field(default_factory=dict)
+    revision: str | None = None
 
 
 def convert_selection(chosen: object) -> None:

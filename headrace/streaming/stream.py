@@ -21,7 +21,7 @@ class Stream:
 
     Attributes:
         remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`), or
-            any plain WebDataset: folder, `sizes.json`, glob, brace pattern or the shard list of wids.
+            any plain WebDataset: folder, `sizes.json`, glob, brace pattern, text list or the shard list of wids.
         local: folder of the cache for remote shards; None takes the one of the dataset. Without `remote`: the data set
             itself, which is read in place, as if it were given as `remote`.
         split: None for all.

@@ -35,7 +35,7 @@ def test_several_names_come_in_their_order(tars):
     assert found([tars / "b.tar", f"{tars}/a-*.tar"]) == both
 
 
-@pytest.mark.parametrize("url", ["pipe:cat a.tar :: b.tar", "hf://x/a.tar", "https://host/a.tar?signature=1"])
+@pytest.mark.parametrize("url", ["pipe:cat a.tar :: b.tar", "ais://x/a.tar", "https://host/a.tar?signature=1"])
 def test_urls_for_webdatasets_own_openers_are_passed_on(url):
     (shard,) = locate_shards(url)
     assert (shard.storage, shard.url, shard.counted()) == (None, url, None)

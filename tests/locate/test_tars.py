@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headrace.errors import ConfigError, FormatError, NotAFileError, NotFoundError
+from headrace.locate import locate
 from headrace.locate.tars import has_name, is_bucket_folder, tars_of_folder, tars_of_list, tars_of_pattern
 from headrace.stores.storage import LocalStorage
 from tests.support.streaming.corpus import clips, write_dataset
@@ -111,3 +112,31 @@ def test_a_glob_inside_an_output_gives_the_tars_of_one_snapshot(tmp_path):
 def test_only_names_of_buckets_can_be_folders_with_the_characters_of_a_pattern():
     assert not is_bucket_folder("/data/a*")
     assert not is_bucket_folder("s3://bucket/a*.tar")
+
+
+@pytest.mark.parametrize("end", [".txt", ".list"])
+@pytest.mark.parametrize("form", ["{name}", "{folder}/{name}", "file://{folder}/{name}", "./{name}"])
+def test_a_text_list_names_tars_by_paths_or_urls_in_its_order(tmp_path, end, form):
+    names = ["b/1.tar", "a/0.tar"]
+    for name in names:
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"")
+    lines = [form.format(name=name, folder=tmp_path) for name in names]
+    (tmp_path / f"shards{end}").write_text("# all shards\n\n" + "\r\n".join(lines) + "\n")
+    tars = locate(f"{tmp_path}/shards{end}").tars
+    assert [f"{tars.storage.uri}/{name}" for name in tars.names] == [f"{tmp_path}/{name}" for name in names]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "lists nothing"),
+        ("notes", "'notes', which is no tar"),
+        ("https://host/a.tar?signature=1", "'https://host/a.tar', which is no tar.*Stream"),
+        ("s3://a/1.tar\ns3://b/1.tar", "several stores"),
+    ],
+)
+def test_a_text_without_tars_of_one_place_says_what_a_list_has(tmp_path, text, said):
+    (tmp_path / "shards.txt").write_text(text)
+    with pytest.raises(FormatError, match=said):
+        locate(str(tmp_path / "shards.txt"))

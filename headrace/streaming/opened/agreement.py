@@ -50,7 +50,7 @@ def open_for_state(
     found: list[OpenedRemote] = []
     for one, name, now in zip(requests, names, opened, strict=True):
         before = saved.get(name)
-        if before is None or before.snapshot is None or _is_open(before, now):
+        if before is None or not (before.snapshot or before.revision) or _is_open(before, now):
             found.append(now)
             continue
         if (before.view is None) != (now.identity.view is None) or (
@@ -77,14 +77,15 @@ def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
     """Whether a stream is open at the snapshots of a state."""
     columns = dict(saved.columns_snapshots)
     pinned = all(columns.get(name, number) == number for name, number in now.pins.of_columns.items())
-    return pinned and saved.fingerprint == now.identity.fingerprint
+    is_same = None in {saved.revision, now.pins.revision} or saved.revision == now.pins.revision
+    return pinned and is_same and saved.fingerprint == now.identity.fingerprint
 
 
 def _pins_of(saved: StreamState, num_latents: int) -> Pins:
     """The snapshots of a state, those of latents if it has one for each."""
     latents = saved.latents_snapshots if len(saved.latents_snapshots) == num_latents else ()
     view, where = (None, ()) if saved.view is None else (saved.view.snapshot, saved.view.columns)
-    return Pins(saved.snapshot, latents, view, where, dict(saved.columns_snapshots))
+    return Pins(saved.snapshot, latents, view, where, dict(saved.columns_snapshots), saved.revision)
 
 
 @dataclass(frozen=True, slots=True)

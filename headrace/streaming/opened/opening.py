@@ -321,6 +321,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
         columns_snapshots=tuple(pins.of_columns.items()),
+        revision=pins.revision,
     )
 
 

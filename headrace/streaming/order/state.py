@@ -70,6 +70,7 @@ class StreamState:
         view: the view; None for all samples. The fingerprint depends on its counts as well.
         columns_snapshots: numbers of the snapshots of the joined columns, by name of the set. The order does not
             depend on them: a run may go on with further sets, or without some.
+        revision: the commit of the repository of the Hub that is read; None for other places.
     """
 
     name: str
@@ -81,9 +82,10 @@ class StreamState:
     key_at: KeyAt = KeyAt.FIRST_DOT
     view: ViewState | None = None
     columns_snapshots: tuple[tuple[str, int], ...] = ()
+    revision: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object without empty snapshots, the default `key_at` and no `view`; `from_json` is its inverse."""
+        """JSON object without what is empty or `key_at`'s default; `from_json` is its inverse."""
         fields = asdict(self) | {
             "latents_snapshots": list(self.latents_snapshots),
             "key_at": self.key_at.value,
@@ -98,6 +100,8 @@ class StreamState:
                 del fields[name]
         if self.key_at is KeyAt.FIRST_DOT:
             del fields["key_at"]
+        if self.revision is None:
+            del fields["revision"]
         return fields
 
     @classmethod

@@ -20,7 +20,7 @@ from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.no_shards import parts_beside
 from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, place_of
-from headrace.stores.storage import Storage, Transfer, open_storage
+from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.joined_columns import (
@@ -121,6 +121,7 @@ class OpenedRemote:
             None if view is None else view.snapshot,
             () if view is None else view.columns,
             {one.name: one.identity.snapshot or 0 for one in self.columns},  # never 0, as above
+            revision_of(self.primary.storage),
         )
 
     @property
@@ -136,6 +137,7 @@ class OpenedRemote:
 def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
     fields = request.selection.fields
+    request = replace(request, remote=pinned(request.remote, request.transfer, request.pins.revision))
     return replace(_opened(request), fields=None if fields is None else frozenset(fields))
 
 

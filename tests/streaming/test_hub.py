@@ -1,0 +1,115 @@
+"""Tars on the Hugging Face Hub, read by both loaders, and resumed at the commit of the saved state."""
+
+import json
+import pickle
+
+import pytest
+
+from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
+from headrace.errors import NoShardsError, StateError
+from headrace.locate import locate
+from headrace.upkeep.tar_indexes import index_tars
+from tests.streaming.shards.test_foreign import keys, write_tar
+from tests.support.hub import COMMITS, TOKEN, hub_server
+from tests.support.streaming.corpus import clips, write_dataset
+
+SONGS = "hf://datasets/birds/songs"
+TRAIN = sorted(clip.key for clip in clips(8))
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A private repository of two commits with the same names and sizes of tars, but other samples in them."""
+    for number, commit in enumerate(COMMITS):
+        folder = tmp_path / "hub" / commit / "data"
+        folder.mkdir(parents=True)
+        for shard in range(2):
+            write_tar(folder / f"train-{shard:03d}.tar", clips(4, first=4 * shard + 50 * number))
+    with hub_server(tmp_path / "hub") as server:
+        server.is_private = True
+        monkeypatch.setenv("HF_ENDPOINT", server.urls[0])
+        monkeypatch.setenv("HF_TOKEN", TOKEN)
+        yield server
+
+
+def ordered(remote, **more):
+    loader = StreamingDataLoader(StreamingDataset(remote=remote, shuffle=True, batch_size=3, **more))
+    return [
+        (key, audio.tobytes())
+        for batch in loader
+        for key, audio in zip(batch["keys"], batch["audio"].numpy(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", ["data", "data/train-*.tar", "data/train-{000..001}.tar"])
+def test_an_epoch_of_tars_is_that_of_local_ones(hub, tmp_path, name):
+    local = ordered(str(hub.folder / COMMITS[0] / name))
+    assert ordered(f"{SONGS}/{name}", local=str(tmp_path / "cache")) == local
+    assert sorted(key for key, _ in local if key) == TRAIN
+    loaded = webdataset_loader(f"{SONGS}/{name}", batch_size=None)
+    assert sorted(sample["__key__"] for sample in loaded) == TRAIN
+    assert not any("Authorization" in headers for _, _, headers in hub.sent)
+
+
+@pytest.mark.parametrize("place", ["hf://birds/model", "hf://spaces/birds/space", "hf://buckets/birds/bucket"])
+def test_other_kinds_of_repositories_are_read(hub, tmp_path, place):
+    assert keys(f"{place}/data", local=str(tmp_path / "cache")) == TRAIN
+
+
+def test_a_resume_reads_the_commit_of_the_state_although_main_moved(hub, tmp_path):
+    def loader(**more):
+        dataset = StreamingDataset(remote=f"{SONGS}/data", shuffle=True, batch_size=2, local=str(tmp_path / "cache"))
+        return StreamingDataLoader(dataset, **more)
+
+    whole = [batch["keys"] for batch in loader()]
+    first = loader()
+    batches = iter(first)
+    begun = [next(batches)["keys"], next(batches)["keys"]]
+    state = first.state_dict()
+    assert json.dumps(state).count(COMMITS[0]) == 1
+    assert TOKEN not in json.dumps(state)
+    assert TOKEN.encode() not in pickle.dumps(first.dataset)
+    batches.close()
+    hub.main = COMMITS[1]
+    second = loader()
+    assert min(key for batch in loader() for key in batch["keys"]) not in TRAIN
+    second.load_state_dict(state)
+    assert begun + [batch["keys"] for batch in second] == whole
+    assert second.state_dict()["streams"][0]["revision"] == COMMITS[0]
+
+
+def test_a_state_of_a_commit_is_resumed_from_a_copy_and_not_from_another_commit_that_is_named(hub, tmp_path):
+    first = StreamingDataset(remote=f"{SONGS}/data", batch_size=2, local=str(tmp_path / "cache"))
+    state = first.state_dict()
+    copy = StreamingDataset(remote=str(hub.folder / COMMITS[0] / "data"), batch_size=2)
+    copy.load_state_dict(state)
+    (hub.folder / COMMITS[1] / "data/train-001.tar").unlink()
+    other = StreamingDataset(remote=f"{SONGS}@{COMMITS[1]}/data", batch_size=2, local=str(tmp_path / "cache"))
+    with pytest.raises(StateError):
+        other.load_state_dict(state)
+
+
+def test_an_output_with_its_latents_and_columns_is_one_commit(hub, tmp_path):
+    write_dataset(hub.folder / COMMITS[0] / "output", {"train": clips(5)})
+    found = locate(f"{SONGS}/output")
+    assert found.is_output
+    assert found.named == f"{SONGS}@{COMMITS[0]}/output"
+    local = ordered(str(hub.folder / COMMITS[0] / "output"))
+    assert ordered(f"{SONGS}/output", local=str(tmp_path / "cache")) == local
+
+
+def test_streams_of_several_repositories_have_their_names_without_commits(hub, tmp_path):
+    streams = [Stream(f"{SONGS}/data"), Stream("hf://birds/model/data")]
+    dataset = StreamingDataset(streams=streams, batch_size=2, local=str(tmp_path / "cache"))
+    assert [stream["name"] for stream in dataset.state_dict()["streams"]] == ["songs/data", "model/data"]
+
+
+def test_an_index_is_used_where_the_repository_has_one(hub, tmp_path):
+    index_tars(str(hub.folder / COMMITS[0] / "data"), num_threads=1)
+    assert keys(f"{SONGS}/data/train-*.tar", local=str(tmp_path / "cache")) == TRAIN
+    assert not (tmp_path / "cache/indexes").exists()
+
+
+def test_a_folder_without_tars_says_what_is_there(hub):
+    with pytest.raises(NoShardsError, match="data"):
+        StreamingDataset(remote=SONGS)
