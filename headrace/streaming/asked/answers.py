@@ -153,7 +153,7 @@ def batch(run: AskedRun, step: int) -> list[AskedRow]:
 
 
 def columns_for(by: str | None) -> tuple[tuple[str, ...], str | None]:
-    """The set and the column that `by` names: `SET.COLUMN`, or a column of the set `metadata`; none for other groups."""
+    """The set and the column that `by` names: `SET.COLUMN`, or one of the set `metadata`; none for other groups."""
     if by in (None, _STREAM, _SPLIT):
         return (), None
     set_name, _, column = str(by).rpartition(".")

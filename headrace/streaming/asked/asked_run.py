@@ -70,7 +70,12 @@ class AskedRun:
 
     @classmethod
     def opened(
-        cls, state: OrderState, remotes: Sequence[str], *, columns: Sequence[str] = (), fields: Sequence[str] | None = None
+        cls,
+        state: OrderState,
+        remotes: Sequence[str],
+        *,
+        columns: Sequence[str] = (),
+        fields: Sequence[str] | None = None,
     ) -> "AskedRun":
         """Open the data of a run.
 
@@ -123,7 +128,7 @@ class AskedRun:
         """
         spec, epoch, phases = self.state.spec, self.state.epoch, self.state.phases
         first, stop, number = 0, None, 0
-        for number, following in enumerate(phases[1:]):  # noqa: B007 - the phase that has the batch
+        for number, following in enumerate(phases[1:]):
             part = current_phase(spec, epoch, phases[: number + 1])
             if step < first + (count := num_batches(spec, part, following.start)):
                 stop = following.start

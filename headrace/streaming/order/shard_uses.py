@@ -140,7 +140,9 @@ def _block_pieces(blocks: BlockPermutation, start: Ints, stop: Ints) -> Iterator
     ):
         begin = size * block // num_blocks
         end = size * (block + 1) // num_blocks
-        nodes = [node_of(place - begin, end - begin, int(blocks.num_nodes)) for place in (low, np.maximum(high - 1, low))]
+        nodes = [
+            node_of(place - begin, end - begin, int(blocks.num_nodes)) for place in (low, np.maximum(high - 1, low))
+        ]
         yield _Piece(begin, np.where(high > low, end, begin), begin + nodes[0], nodes[1] - nodes[0] + 1)
 
 

@@ -132,7 +132,9 @@ class ColumnReader:
                 return [None] * num_rows if column is None else column.take(range(num_rows))
         known = ", ".join(spec.name for one in self.sets for spec in one.joined)
         sets = " and ".join(one.name for one in self.sets)
-        raise ConfigError(f"no column {name!r} in the set {sets}: its columns are {known}; write SET.COLUMN for another")
+        raise ConfigError(
+            f"no column {name!r} in the set {sets}: its columns are {known}; write SET.COLUMN for another"
+        )
 
     def fetch(self, shard: int) -> None:
         """Read the columns of a shard ahead of their use. Raises what is wrong with them."""
