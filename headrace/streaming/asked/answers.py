@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class AskedRow:
 
 @dataclass(frozen=True, slots=True)
 class BillRow:
-    """What was delivered of one group of samples.
+    """Samples and hours that were delivered of one group.
 
     Attributes:
         group: the names of the group: of stream and split, or a value of the column.
@@ -83,7 +83,7 @@ class BillRow:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What was delivered, by group.
+    """Samples and hours that were delivered, by group.
 
     Attributes:
         by: names of the group's parts.
@@ -179,6 +179,7 @@ def bill(run: AskedRun, by: str | None = None) -> Bill:
         if name in run.streams.names:
             reader = run.streams.reading.readers[run.streams.names.index(name)]
             is_exact = column is not None or _is_small(reader)
+            amounts: Iterable[tuple[Any, int, float]]
             amounts = _by_sample(reader, name, given, column) if is_exact else _by_shard(reader, name, given)
             is_estimated |= not is_exact
         else:  # it has left the mixture, and the state does not say what it read

@@ -104,7 +104,7 @@ class AskedRun:
         return cls(state, opened, Planner(spec, opened, ALONE, samples))
 
     def epochs(self) -> Iterator[DeliveredRows]:
-        """What each epoch delivered up to the state.
+        """Rows that each epoch delivered up to the state.
 
         A state does not record the mixtures of earlier epochs: they are those with which its own epoch began.
 

@@ -95,10 +95,10 @@ class DeliveredRows:
         for number, start in order.passes_before(prefix):
             counts += self._counts_of_pass(order, number, start, min(prefix - start, order.size_of_pass(number)))
         samples = np.concatenate([order.sample_ids(more), self._rest_of(name)])
-        return counts + np.bincount(order.storage.locate(samples)[0], minlength=len(counts))
+        return np.asarray(counts + np.bincount(order.storage.locate(samples)[0], minlength=len(counts)))
 
     def sample_counts(self, name: str) -> Ints:
-        """How often a stream gave each sample, int64 (size,), in storage order. Enumerates unfinished passes."""
+        """Deliveries of each sample of a stream, int64 (size,), in storage order. Enumerates unfinished passes."""
         order = self.orders[name]
         prefix, more = _split(self.taken[name])
         counts = np.bincount(self._rest_of(name), minlength=order.size)
@@ -116,7 +116,7 @@ class DeliveredRows:
         slots = len(taken)
         stop = int(((taken - 1) * slots + np.arange(slots) + 1)[taken > 0].max(initial=0))
         found = np.concatenate([np.zeros(0, np.int64), *(p for _, p in self.orders[name].positions(samples, stop))])
-        return found[found // slots < taken[found % slots]]
+        return np.asarray(found[found // slots < taken[found % slots]])
 
     def _place(self, name: str, position: int) -> tuple[int, int]:
         """Global batch of the epoch, and row, of a position that was taken: a binary search over the batches."""
@@ -157,7 +157,7 @@ class DeliveredRows:
         rest: Rows = self._rest
         if not len(rest):
             return np.zeros(0, np.int64)
-        return rest.sample_ids[(rest.stream_ids == list(self.orders).index(name)) & ~rest.is_padding]
+        return np.asarray(rest.sample_ids[(rest.stream_ids == list(self.orders).index(name)) & ~rest.is_padding])
 
     def _counts_of_pass(self, order: StreamOrder, number: int, start: int, count: int) -> Ints:
         """Samples of each shard among the first `count` positions of a pass."""

@@ -119,6 +119,8 @@ class ShardLine:
         """Place of each shard in the order of the line."""
         if self.shards is None:
             return shard
+        if len(shard) == 1:  # a search is faster than the inverse of the whole order
+            return np.flatnonzero(self.shards == shard)
         index = np.empty(len(self.shards), np.int64)
         index[self.shards] = np.arange(len(self.shards))
         return np.asarray(index[shard])
