@@ -1,4 +1,4 @@
-"""The command `headrace`, which inspects, verifies, indexes, exports, cleans and simulates data sets without Dagster.
+"""The command `headrace`, which looks at data sets and runs, and verifies, exports and cleans data, without Dagster.
 
 This module parses arguments and sets exit codes; expected errors are printed without a traceback. `commands` calls the
 library, `tables` prints the results, and `extensions` runs the commands of installed packages.
@@ -82,6 +82,23 @@ Predict what a training job needs on each host: the shards and bytes that it rea
 PATH is as for inspect, but of an output only the audio is simulated; a local data set is treated as if a store held it.
 The options are StreamingDataset's arguments of the same names. Its other arguments can be simulated from Python:
 StreamingDataset(…, world=World(0, 64)).simulate(Cluster(8)).
+""",
+    "seen": """\
+List when a run was given a sample: epoch, global batch, row and stream of each delivery up to its state, all earlier
+epochs included. STATE is a file with the JSON of state_dict() of the loader or dataset. KEY is the sample's key, which
+is looked up in the indexes; the rest follows from the order of samples, and nothing is enumerated. The exit code is 1
+if the run was not given the sample.
+""",
+    "batch": """\
+List the samples of one global batch of the epoch of a state: key, stream and shard, and from the JSON of the samples
+the entry text and the recording that each was made from. STATE is a file with the JSON of state_dict(). Steps are
+counted from the beginning of the epoch, from 0, with the global batch size of the state; batches after the state are
+those that the run will be given.
+""",
+    "bill": """\
+Sum up what a run was given up to its state, all earlier epochs included: samples and hours by stream and split, or by
+a column. A sample that was delivered twice counts twice; padding does not count. STATE is a file with the JSON of
+state_dict(). Hours are those of the stored samples, before a crop.
 """,
 }
 
@@ -191,10 +208,30 @@ def parser() -> argparse.ArgumentParser:
     _path(simulate)
     _json(simulate)
     _job(simulate)
+    _questions(commands)
     for name, point in extensions.commands().items():
         if name not in DESCRIPTIONS:
             commands.add_parser(name, help=extensions.summary(point), add_help=False)
     return top
+
+
+def _questions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that ask a run."""
+    seen = _command(commands, "seen", "when a run was given a sample")
+    _state(seen)
+    seen.add_argument("--key", required=True, metavar="K", help="key of the sample")
+
+    batch = _command(commands, "batch", "the samples of one global batch of a run")
+    _state(batch)
+    batch.add_argument("--step", type=_count(0), required=True, metavar="N", help="number of the batch in the epoch")
+
+    bill = _command(commands, "bill", "samples and hours that a run was given")
+    _state(bill)
+    bill.add_argument(
+        "--by",
+        metavar="COLUMN",
+        help="stream, split, a column of the set metadata, or SET.COLUMN (default: stream and split)",
+    )
 
 
 def _command(
@@ -211,6 +248,19 @@ def _command(
 
 def _path(command: argparse.ArgumentParser) -> None:
     command.add_argument("path", metavar="PATH", help="an output, a shard folder, or any WebDataset")
+
+
+def _state(command: argparse.ArgumentParser) -> None:
+    """The state of a run, and where its data are."""
+    command.add_argument("path", metavar="STATE", help="file with the JSON of state_dict()")
+    command.add_argument(
+        "--remote",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="the data set that the run read; NAME=PATH for the stream NAME of several (may be given again)",
+    )
+    _json(command)
 
 
 def _json(command: argparse.ArgumentParser) -> None:

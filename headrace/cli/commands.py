@@ -259,6 +259,28 @@ def run_simulate(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_seen(options: argparse.Namespace) -> int:
+    """`headrace seen`."""
+    from headrace.cli import asking  # noqa: PLC0415 - as above
+
+    with _progress("searching", None) as advance:
+        return asking.run_seen(options, advance)
+
+
+def run_batch(options: argparse.Namespace) -> int:
+    """`headrace batch`."""
+    from headrace.cli import asking  # noqa: PLC0415 - as above
+
+    return asking.run_batch(options)
+
+
+def run_bill(options: argparse.Namespace) -> int:
+    """`headrace bill`."""
+    from headrace.cli import asking  # noqa: PLC0415 - as above
+
+    return asking.run_bill(options)
+
+
 COMMANDS: dict[str, Command] = {
     "inspect": run_inspect,
     "verify": run_verify,
@@ -268,6 +290,9 @@ COMMANDS: dict[str, Command] = {
     "find": run_find,
     "gc": run_gc,
     "simulate": run_simulate,
+    "seen": run_seen,
+    "batch": run_batch,
+    "bill": run_bill,
 }
 
 

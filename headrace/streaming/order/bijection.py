@@ -6,11 +6,14 @@ vectors in ``tests/golden/order.json`` fix their results.
 """
 
 import functools
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _Words = NDArray[np.uint64]
+_Grid: TypeAlias = Callable[[_Words, _Words, _Words, _Words], _Words]
 
 MAX_SIZE = 2**52
 """Largest domain of `permute`: up to here the float64 square root that splits it is exact."""
@@ -61,15 +64,27 @@ def permute(index: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int
         int64 array of the broadcast shape of the three.
     """
     x, n, k = np.asarray(index), np.asarray(size), np.asarray(key, np.uint64)
-    shape = np.broadcast_shapes(x.shape, n.shape, k.shape)
     if n.size == 1 and k.size == 1 and 0 < n.item() < _SMALL:
+        shape = np.broadcast_shapes(x.shape, n.shape, k.shape)
         return _small_table(n.item(), k.item())[x.astype(np.int64)].reshape(shape)
+    return _in_chunks(_permute_part, x, n, k)
+
+
+def unpermute(image: ArrayLike, size: ArrayLike, key: ArrayLike) -> NDArray[np.int64]:
+    """Index of each image under the bijection of `permute`: its inverse, at the same cost, with the same arguments."""
+    return _in_chunks(_unpermute_part, np.asarray(image), np.asarray(size), np.asarray(key, np.uint64))
+
+
+def _in_chunks(
+    part_of: Callable[[_Words, _Words, _Words], _Words], x: NDArray[Any], n: NDArray[Any], k: _Words
+) -> NDArray[np.int64]:
+    shape = np.broadcast_shapes(x.shape, n.shape, k.shape)
     x = np.broadcast_to(x, shape).astype(np.uint64).ravel()
     n = _aligned(n.astype(np.uint64), shape)
     k = _aligned(k, shape)
     for start in range(0, len(x), _CHUNK):
         part = slice(start, start + _CHUNK)
-        x[part] = _permute_part(x[part], n if len(n) == 1 else n[part], k if len(k) == 1 else k[part])
+        x[part] = part_of(x[part], n if len(n) == 1 else n[part], k if len(k) == 1 else k[part])
     return x.view(np.int64).reshape(shape)
 
 
@@ -88,16 +103,26 @@ def _aligned(values: _Words, shape: tuple[int, ...]) -> _Words:
 
 
 def _permute_part(x: _Words, n: _Words, key: _Words) -> _Words:
-    x = _cycle_walk(x, n, key)
-    small = np.flatnonzero(np.broadcast_to(n < _SMALL, x.shape))
-    if small.size:
-        n, key = (values if len(values) == 1 else values[small] for values in (n, key))
-        for repeat in range(1, _SMALL_REPEATS):
-            x[small] = _cycle_walk(x[small], n, _finalize(key + np.uint64(repeat)))
+    x = _cycle_walk(x, n, key, _permute_grid)
+    _walk_small(x, n, key, _permute_grid, range(1, _SMALL_REPEATS))
     return x
 
 
-def _cycle_walk(x: _Words, n: _Words, key: _Words) -> _Words:
+def _unpermute_part(x: _Words, n: _Words, key: _Words) -> _Words:
+    _walk_small(x, n, key, _unpermute_grid, reversed(range(1, _SMALL_REPEATS)))
+    return _cycle_walk(x, n, key, _unpermute_grid)
+
+
+def _walk_small(x: _Words, n: _Words, key: _Words, grid: _Grid, repeats: Iterable[int]) -> None:
+    """Permute again, in place, the elements of small domains."""
+    small = np.flatnonzero(np.broadcast_to(n < _SMALL, x.shape))
+    if small.size:
+        n, key = (values if len(values) == 1 else values[small] for values in (n, key))
+        for repeat in repeats:
+            x[small] = _cycle_walk(x[small], n, _finalize(key + np.uint64(repeat)), grid)
+
+
+def _cycle_walk(x: _Words, n: _Words, key: _Words, grid: _Grid) -> _Words:
     """Permute the smallest grid of at least n cells, repeatedly until the image is below n (cycle walking).
 
     The grid has fewer than sqrt(n) cells too many, so a second step is rare.
@@ -105,11 +130,11 @@ def _cycle_walk(x: _Words, n: _Words, key: _Words) -> _Words:
     rows = np.sqrt(n.astype(np.float64)).astype(np.uint64)
     rows += rows * rows < n
     columns = (n + rows - np.uint64(1)) // rows
-    x = _permute_grid(x, rows, columns, key)
+    x = grid(x, rows, columns, key)
     outside = np.flatnonzero(x >= n)
     while outside.size:
         own = [values if len(values) == 1 else values[outside] for values in (rows, columns, key, n)]
-        x[outside] = again = _permute_grid(x[outside], own[0], own[1], own[2])
+        x[outside] = again = grid(x[outside], own[0], own[1], own[2])
         outside = outside[again >= own[3]]
     return x
 
@@ -127,8 +152,36 @@ def _permute_grid(x: _Words, rows: _Words, columns: _Words, key: _Words) -> _Wor
     return row * columns + column
 
 
+def _unpermute_grid(x: _Words, rows: _Words, columns: _Words, key: _Words) -> _Words:
+    """The inverse of `_permute_grid`: its rounds backwards."""
+    row = x // columns
+    column = x - row * columns
+    for number in reversed(range(_ROUNDS)):
+        round_key = key * np.uint64((2 * number + 1) * _GOLDEN_RATIO & _UINT64)
+        if number % 2 == 0:
+            row = _unshift(row, column, rows, round_key)
+        else:
+            column = _unshift(column, row, columns, round_key)
+    return row * columns + column
+
+
 def _shift(half: _Words, other: _Words, size: _Words, key: _Words) -> _Words:
     """(half + hash(other, key)) mod size, for half < size < 2**32, without a division."""
+    word = _hash_below(other, size, key)
+    word += half
+    wrapped: _Words = np.minimum(word, word - size)  # a negative difference wraps to a huge number: no branch
+    return wrapped
+
+
+def _unshift(half: _Words, other: _Words, size: _Words, key: _Words) -> _Words:
+    """(half - hash(other, key)) mod size: the inverse of `_shift`."""
+    word = half - _hash_below(other, size, key)
+    wrapped: _Words = np.minimum(word, word + size)
+    return wrapped
+
+
+def _hash_below(other: _Words, size: _Words, key: _Words) -> _Words:
+    """Keyed hash of `other` in [0, size)."""
     word = other * _STIR
     word ^= key
     word ^= word >> _HALF
@@ -136,9 +189,7 @@ def _shift(half: _Words, other: _Words, size: _Words, key: _Words) -> _Words:
     word >>= _HALF
     word *= size  # a 32-bit fraction times the size: Lemire's reduction to [0, size)
     word >>= _HALF
-    word += half
-    wrapped: _Words = np.minimum(word, word - size)  # a negative difference wraps to a huge number: no branch
-    return wrapped
+    return word
 
 
 def _finalize(word: _Words) -> _Words:

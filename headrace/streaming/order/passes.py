@@ -5,6 +5,7 @@ end to end, and a pass maps positions to places on the line. The sample at a pos
 no array is longer than the list of shards. How several streams are combined is in `interleave`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
-from headrace.streaming.order.bijection import mix, permute
+from headrace.streaming.order.bijection import mix, permute, unpermute
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
 from headrace.streaming.recent import Recent
 
@@ -49,14 +50,27 @@ class BlockPermutation:
 
     def __call__(self, position: Ints) -> Ints:
         """Places of positions in [0, size)."""
-        num_blocks = np.maximum(1, (2 * self.size + self.block_size) // (2 * self.block_size))
-        block = ((position + 1) * num_blocks - 1) // self.size  # block b is [size*b // num_blocks, size*(b+1) // …)
-        start = self.size * block // num_blocks
-        length = self.size * (block + 1) // num_blocks - start
+        start, length, block = self.block_of(position)
         step, node = np.divmod(position - start, self.num_nodes)
         part, longer = np.divmod(length, self.num_nodes)  # the first `longer` nodes own one place more
         place = permute(step, part + (node < longer), mix(self.key, _BLOCK, block, node))
         return np.asarray(start + node * part + np.minimum(node, longer) + place)
+
+    def inverse(self, place: Ints) -> Ints:
+        """Positions of places in [0, size)."""
+        start, length, block = self.block_of(place)
+        node = node_of(place - start, length, self.num_nodes)
+        part, longer = np.divmod(length, self.num_nodes)
+        step = place - start - node * part - np.minimum(node, longer)
+        step = unpermute(step, part + (node < longer), mix(self.key, _BLOCK, block, node))
+        return np.asarray(start + step * self.num_nodes + node)
+
+    def block_of(self, position: Ints) -> tuple[Ints, Ints, Ints]:
+        """Begin, length and number of the block of each position, or of each place: a block has the same of both."""
+        num_blocks = np.maximum(1, (2 * self.size + self.block_size) // (2 * self.block_size))
+        block = ((position + 1) * num_blocks - 1) // self.size  # block b is [size*b // num_blocks, size*(b+1) // …)
+        start = self.size * block // num_blocks
+        return start, self.size * (block + 1) // num_blocks - start, block
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,10 @@ class FullPermutation:
     def __call__(self, position: Ints) -> Ints:
         """Places of positions in [0, size)."""
         return permute(position, self.size, mix(self.key, _FULL))
+
+    def inverse(self, place: Ints) -> Ints:
+        """Positions of places in [0, size)."""
+        return unpermute(place, self.size, mix(self.key, _FULL))
 
 
 class ShardLine:
@@ -97,6 +115,16 @@ class ShardLine:
         shard = index if self.shards is None else self.shards[index].astype(np.int64)
         return shard, place - self.starts[index]
 
+    def index_of(self, shard: Ints) -> Ints:
+        """Place of each shard in the order of the line."""
+        if self.shards is None:
+            return shard
+        if len(shard) == 1:  # a search is faster than the inverse of the whole order
+            return np.flatnonzero(self.shards == shard)
+        index = np.empty(len(self.shards), np.int64)
+        index[self.shards] = np.arange(len(self.shards))
+        return np.asarray(index[shard])
+
 
 @dataclass(frozen=True, slots=True)
 class Picks:
@@ -124,6 +152,11 @@ class Picks:
         """Place of each selected sample in [0, num_picked); increasing, distinct, and in [0, size)."""
         skipped = (pick // self.granularity * (self.size - self.num_picked) + self.shift) // self._num_runs
         return np.asarray(pick + skipped)
+
+    def inverse(self, place: Ints) -> Ints:
+        """Number of each selected place; -1 for a place that is left out."""
+        pick = self.num_before(place)
+        return np.where(self.place(np.minimum(pick, self.num_picked - 1)) == place, pick, -1)
 
     def num_before(self, place: Ints) -> Ints:
         """Number of selected places below each place in [0, size]: the inverse of `place`, in closed form."""
@@ -161,6 +194,30 @@ class Pass:
         if self.pick_key is not None:
             offset = pick_within(self.pick_key, shard, storage.starts[shard + 1] - first, offset)
         return np.asarray(first + offset)
+
+    def positions(self, samples: Ints, storage: ShardLine) -> Ints:
+        """Position of each sample in the pass, the inverse of `sample_ids`; -1 if a partial pass leaves it out."""
+        if self.line is storage:
+            return samples if self.permutation is None else self.permutation.inverse(samples)
+        shard, offset = storage.locate(samples)
+        at = self.line.index_of(shard)
+        if self.pick_key is not None:
+            key = mix(self.pick_key, _PICK_WITHIN, shard)
+            offset = unpermute(offset, storage.starts[shard + 1] - storage.starts[shard], key)
+        is_taken = offset < self.line.starts[at + 1] - self.line.starts[at]
+        place = self.line.starts[at] + np.where(is_taken, offset, 0)
+        position = place.copy()
+        if self.permutation is not None:  # a shard without a sample in the pass may be at the end of the line
+            position[is_taken] = self.permutation.inverse(place[is_taken])
+        return np.where(is_taken, position, -1)
+
+
+def node_of(place: Ints, length: Ints, num_nodes: Whole) -> Ints:
+    """The canonical node that owns each place of a block; the first `length % num_nodes` nodes own one place more."""
+    part, longer = np.divmod(length, num_nodes)
+    in_longer = longer * (part + 1)
+    rest = longer + (place - in_longer) // np.maximum(part, 1)
+    return np.asarray(np.where(place < in_longer, place // (part + 1), rest))
 
 
 def pick_within(pick_key: int | NDArray[np.uint64], shard: Ints, size: Ints, offset: Ints) -> Ints:
@@ -219,6 +276,30 @@ class StreamOrder:
             rows = number == wanted
             samples[rows] = self._passes.get(wanted, self.build_pass).sample_ids(within[rows], self.storage)
         return samples
+
+    def positions(self, samples: Ints, stop: int) -> list[tuple[int, Ints]]:
+        """Positions of samples, given by their numbers in storage order: the inverse of `sample_ids`.
+
+        Args:
+            samples: int64 (n,).
+            stop: only passes that begin before this position are searched.
+
+        Returns:
+            The first position of each pass, and the positions in it of the samples that it takes, int64 (m,).
+        """
+        found = []
+        for number, start in self.passes_before(stop):
+            within = self._passes.get(number, self.build_pass).positions(samples, self.storage)
+            found.append((start, start + within[within >= 0]))
+        return found
+
+    def passes_before(self, stop: int) -> Iterator[tuple[int, int]]:
+        """Number and first position of each pass that begins before a position."""
+        number = start = 0
+        while start < stop and self.size:
+            yield number, start
+            start += self.size_of_pass(number)
+            number += 1
 
     def split(self, position: Ints) -> tuple[Ints, Ints]:
         """Pass of each position, and position in that pass."""

@@ -12,7 +12,7 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.streaming.order.passes import BlockPermutation, FullPermutation, Ints, Pass, Picks, StreamOrder
+from headrace.streaming.order.passes import BlockPermutation, FullPermutation, Ints, Pass, Picks, StreamOrder, node_of
 from headrace.streaming.recent import Recent
 
 Flags = NDArray[np.bool_]
@@ -140,16 +140,10 @@ def _block_pieces(blocks: BlockPermutation, start: Ints, stop: Ints) -> Iterator
     ):
         begin = size * block // num_blocks
         end = size * (block + 1) // num_blocks
-        nodes = [_node(place - begin, end - begin, int(blocks.num_nodes)) for place in (low, np.maximum(high - 1, low))]
+        nodes = [
+            node_of(place - begin, end - begin, int(blocks.num_nodes)) for place in (low, np.maximum(high - 1, low))
+        ]
         yield _Piece(begin, np.where(high > low, end, begin), begin + nodes[0], nodes[1] - nodes[0] + 1)
-
-
-def _node(place: Ints, length: Ints, num_nodes: int) -> Ints:
-    """The canonical node that owns each place of a block; the first `length % num_nodes` nodes own one place more."""
-    part, longer = np.divmod(length, num_nodes)
-    in_longer = longer * (part + 1)
-    rest = longer + (place - in_longer) // np.maximum(part, 1)
-    return np.asarray(np.where(place < in_longer, place // (part + 1), rest))
 
 
 def _has_any(wanted: Flags, offset: Ints, count: Ints) -> Flags:

@@ -237,7 +237,7 @@ def resume(
     """
     _check_spec(state.spec, spec)
     state = _with_names_of_now(state, snapshots)
-    _check_streams(state, snapshots, change_streams=change_streams)
+    check_streams(state, snapshots, change_streams=change_streams)
     wanted = _phase_now(state, mixture)
     if wanted == state.phases[-1]:
         order = EpochOrder(spec, mixture, state.epoch, phases=state.phases, start=state.sample_in_epoch)
@@ -332,7 +332,8 @@ def _setting(name: str, value: object) -> str:
     return f"set {name} to {_shown(value)}"
 
 
-def _check_streams(state: OrderState, snapshots: Sequence[StreamState], *, change_streams: bool) -> None:
+def check_streams(state: OrderState, snapshots: Sequence[StreamState], *, change_streams: bool) -> None:
+    """Raise `StateError` if streams that are open are not those of a state."""
     saved = {stream.name: stream for stream in state.streams}
     names = [stream.name for stream in snapshots]
     if names != list(saved) and not change_streams:

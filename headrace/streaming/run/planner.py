@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError
-from headrace.streaming.by_length.buckets import in_buckets
+from headrace.streaming.by_length.buckets import GlobalBatches, in_buckets
 from headrace.streaming.by_length.frame_budget import BATCH_MULTIPLE
 from headrace.streaming.opened.known_lengths import IndexLengths
 from headrace.streaming.opened.opening import OpenStreams
@@ -68,7 +68,7 @@ class Planner:
         """The samples of a whole epoch, in some order; without padding."""
         order = self.order(epoch)
         if isinstance(self.spec.buckets, FrameBudget):  # its partial passes select other samples
-            batches = in_buckets(order, IndexLengths(self.streams, self.samples))
+            batches = self.batches(order)
             rows = joined([batches.batch(index) for index in range(batches.num_batches)])
         else:
             rows = order.positions(0, order.num_rows)
@@ -98,7 +98,11 @@ class Planner:
 
     def run(self, order: EpochOrder) -> EpochRun:
         """This rank's batches of an order."""
-        return EpochRun(order, in_buckets(order, IndexLengths(self.streams, self.samples)), self.world)
+        return EpochRun(order, self.batches(order), self.world)
+
+    def batches(self, order: EpochOrder) -> GlobalBatches:
+        """The global batches of an order, with its length buckets."""
+        return in_buckets(order, IndexLengths(self.streams, self.samples))
 
     def has_ended(self, order: EpochOrder, row: int) -> bool:
         """Whether no batch is left from a row of an epoch on; always False at its first row."""

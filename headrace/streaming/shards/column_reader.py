@@ -117,6 +117,25 @@ class ColumnReader:
             return [ColumnRow(self.sets, fault=fault) for _ in rows]
         return [ColumnRow(self.sets, files, row) for row in rows]
 
+    def values(self, shard: int, name: str) -> list[Any]:
+        """The values of one column for all rows of a shard, None where a sample has none.
+
+        Raises:
+            ConfigError: no set has such a column.
+            IntegrityError: the columns of the shard are damaged.
+        """
+        for one, found in zip(self.sets, self._files(shard), strict=True):
+            names = [spec.name for spec in one.joined]
+            if name in names:
+                column = None if found is None else found.joined[names.index(name)]
+                num_rows = len(self._primary.index(shard))
+                return [None] * num_rows if column is None else column.take(range(num_rows))
+        known = ", ".join(spec.name for one in self.sets for spec in one.joined)
+        sets = " and ".join(one.name for one in self.sets)
+        raise ConfigError(
+            f"no column {name!r} in the set {sets}: its columns are {known}; write SET.COLUMN for another"
+        )
+
     def fetch(self, shard: int) -> None:
         """Read the columns of a shard ahead of their use. Raises what is wrong with them."""
         self._files(shard)

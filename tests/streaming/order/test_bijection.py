@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.streaming.order import bijection
-from headrace.streaming.order.bijection import MAX_SIZE, mix, permute
+from headrace.streaming.order.bijection import MAX_SIZE, mix, permute, unpermute
 
 
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
@@ -22,6 +22,19 @@ def test_elements_of_many_domains_at_once_are_as_if_asked_alone(rows):
     assert together.tolist() == [int(permute(*row)) for row in rows]
     assert (together >= 0).all()
     assert (together < size).all()
+
+
+@given(st.lists(st.tuples(st.integers(1, MAX_SIZE), st.floats(0, 0.999), st.integers(0, 2**64 - 1)), min_size=1))
+def test_the_index_of_an_image_is_found_without_enumeration(rows):
+    sizes = np.array([size for size, _, _ in rows])
+    index = np.array([int(size * part) for size, part, _ in rows])
+    keys = np.array([key for _, _, key in rows], np.uint64)
+    assert unpermute(permute(index, sizes, keys), sizes, keys).tolist() == index.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 63, 64, 65, 5000])
+def test_the_inverse_of_a_whole_domain_is_exact_also_where_small_domains_end(size):
+    assert unpermute(permute(np.arange(size), size, 7), size, 7).tolist() == list(range(size))
 
 
 def test_a_domain_of_a_million_is_permuted_across_the_chunks_it_is_computed_in():

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streaming.order.passes import Picks
+from headrace.streaming.order.passes import Picks, StreamOrder
+from tests.support.strategies import order_specs, shard_sizes
 
 
 @given(st.integers(1, 400), st.data())
@@ -17,3 +18,13 @@ def test_picks_are_increasing_distinct_and_counted_in_closed_form(size, data):
     assert places[0] >= 0
     assert places[-1] < size
     assert np.array_equal(picks.num_before(np.arange(size + 1)), np.searchsorted(places, np.arange(size + 1)))
+
+
+@given(order_specs(), shard_sizes(), st.integers(0, 5), st.integers(1, 300), st.integers(0, 600))
+def test_the_positions_of_a_sample_are_those_at_which_it_comes(spec, sizes, epoch, num_planned, stop):
+    order = StreamOrder(spec, 1, sizes, epoch, num_planned)
+    end = sum(order.size_of_pass(number) for number, _ in order.passes_before(stop))
+    samples = order.sample_ids(np.arange(end))
+    for sample in range(order.size):
+        found = [position for _, of_pass in order.positions(np.array([sample]), stop) for position in of_pass.tolist()]
+        assert found == np.flatnonzero(samples == sample).tolist()

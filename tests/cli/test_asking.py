@@ -1,0 +1,131 @@
+"""`headrace seen`, `batch` and `bill` as a user runs them, compared with what a loader delivers."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from headrace import FrameBudget, Stream, StreamingDataLoader, StreamingDataset, cli
+from tests.support.column_fixtures import write_columns
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.view_fixtures import write_view
+
+CLIPS = {clip.key: clip for clip in (*clips(37, frames=(40, 80)), *clips(11, frames=(40, 80), first=37))}
+SETTINGS = {"shuffle": True, "num_canonical_nodes": 4, "batch_size": 8}
+
+
+def singer(key):
+    return ["ann", "bob", None][int(key[-2:]) % 3]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """37 samples in the split train and 11 in test, a view, and the columns `metadata`."""
+    folder = tmp_path_factory.mktemp("output")
+    found = list(CLIPS.values())
+    write_dataset(folder, {"train": found[:37], "test": found[37:]})
+    write_columns(folder, "metadata", {"singer": ("string", singer)})
+    write_columns(folder, "tags", {"mood": ("int", lambda key: int(key[-2:]) % 2)})
+    write_view(folder, "few", lambda key: int(key[-2:]) % 3)
+    return folder
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command with --json. Returns exit code, the printed object, and standard error."""
+
+    def run_one(*words):
+        code = cli.main([*map(str, words), "--json"])
+        captured = capsys.readouterr()
+        return code, json.loads(captured.out) if captured.out else None, captured.err
+
+    return run_one
+
+
+def trained(dataset, num_batches, folder):
+    """Read this many batches over epochs. Returns the file of the state, and the batches."""
+    loader, batches = StreamingDataLoader(dataset), []
+    while len(batches) < num_batches:
+        for batch in loader:
+            batches.append([key for key in batch["keys"] if key])
+            if len(batches) == num_batches:
+                break
+    path = folder / "state.json"
+    path.write_text(json.dumps(loader.state_dict()))
+    return path, batches
+
+
+def check(run, state, remotes, batches):
+    """Compare all three commands with the delivered batches."""
+    counts = Counter(key for batch in batches for key in batch)
+    for key in (*list(CLIPS)[::19], *list(counts)[:1]):
+        code, found, _ = run("seen", state, "--key", key, *remotes)
+        assert (code, found["times"] if found else 0) == (0 if counts[key] else 1, counts[key])
+    code, found, _ = run("bill", state, *remotes)
+    assert (code, found["samples"]) == (0, counts.total())
+    seconds = sum(CLIPS[key].num_frames / CLIPS[key].rate_hz * count for key, count in counts.items())
+    assert found["hours"] == pytest.approx(seconds / 3600)
+    for by, label in (("singer", singer), ("tags.mood", lambda key: int(key[-2:]) % 2)):
+        expected = Counter()
+        for key, count in counts.items():
+            expected[label(key)] += count
+        _, found, _ = run("bill", state, "--by", by, *remotes)
+        assert {row["group"][0]: row["samples"] for row in found["rows"]} == expected
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"split": "train"},
+        {"view": "few"},
+        {"where": "singer = 'ann'"},
+        {"batching": "length_buckets", "split": "train"},
+        {"shuffle_algo": "full", "last_batch": "drop"},
+    ],
+    ids=str,
+)
+def test_the_answers_are_what_a_loader_delivered(run, output, tmp_path, more):
+    state, batches = trained(StreamingDataset(remote=f"{output}/audio", **SETTINGS, **more), 12, tmp_path)
+    check(run, state, ("--remote", f"{output}/audio"), batches)
+
+
+@pytest.mark.parametrize("more", [{}, {"batching": "length_buckets"}, {"batching": FrameBudget(400, 2)}], ids=str)
+def test_a_batch_is_the_one_that_a_loader_delivers_at_that_step(run, output, tmp_path, more):
+    settings = {**SETTINGS, "split": "train", **more}
+    state, batches = trained(StreamingDataset(remote=str(output), **settings), 2, tmp_path)
+    code, found, _ = run("batch", state, "--step", 1, "--remote", output)
+    assert (code, [row["key"] for row in found["rows"] if row["key"]]) == (0, batches[1])
+    assert {row["stream"] for row in found["rows"] if row["key"]} == {"data"}
+    code, _, err = run("batch", state, "--step", 99, "--remote", output)
+    assert (code, "step 99: epoch 0 has" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("seen", "--key", "none"), "no stream of the state has the key 'none'"),
+        (("bill", "--by", "height"), "no column 'height' in the set metadata: its columns are"),
+    ],
+)
+def test_a_question_without_an_answer_is_one_error(run, output, tmp_path, command, message):
+    state, _ = trained(StreamingDataset(remote=str(output), **SETTINGS), 1, tmp_path)
+    code, found, err = run(command[0], state, *command[1:], "--remote", output)
+    assert (code, found) == (1, None)
+    assert message in err
+    assert run(command[0], tmp_path / "gone.json", *command[1:])[0] == 1
+    (tmp_path / "bad.json").write_text("{}")
+    assert "headrace_state is None" in run(command[0], tmp_path / "bad.json", *command[1:])[2]
+
+
+def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
+    streams = [
+        Stream(remote=str(output), split="train", repeat=2, name="a=b"),
+        Stream(remote=str(output), split="test", choose=19, name="c"),
+    ]
+    state, batches = trained(StreamingDataset(streams=streams, **SETTINGS), 17, tmp_path)
+    check(run, state, ("--remote", f"a=b={output}", "--remote", f"c={output}"), batches)
+    check(run, state, ("--remote", output), batches)
+    code, _, err = run("seen", state, "--key", "clip00001", "--remote", f"c={output}")
+    assert code == 1
+    assert "pass --remote 'a=b=PATH' with the data set that the run read ('a=b': split 'train' of snapshot 1" in err
