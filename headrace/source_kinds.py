@@ -22,6 +22,7 @@ GROUP = "headrace.sources"
 
 _OWN = {
     FILES: "headrace.sources.sources:FILES_KIND",
+    "headrace": "headrace.sources.kinds.output:KIND",
     "kaldi": "headrace.sources.kinds.kaldi:KIND",
     "lhotse": "headrace.sources.kinds.lhotse:KIND",
     "nemo": "headrace.sources.kinds.nemo:KIND",

@@ -34,7 +34,7 @@ def write_yaml(folder, **source):
     return path
 
 
-@pytest.mark.parametrize("name", ["files", "kaldi", "lhotse", "nemo", "parquet", "webdataset"])
+@pytest.mark.parametrize("name", ["files", "headrace", "kaldi", "lhotse", "nemo", "parquet", "webdataset"])
 def test_each_kind_of_ours_is_one_by_name(name):
     assert isinstance(source_kind(name), SourceKind)
     assert name in kind_names()
@@ -54,7 +54,7 @@ def test_each_kind_of_ours_is_one_by_name(name):
         ({"options": "{a: 1}"}, r"options\.a: unknown key; .*kind: files"),
         ({"kind": "kaldi", "options": "[a]"}, r"source\.options: expected keys and values"),
         ({"kind": "kaldi", "samples": "files"}, r"samples: files: a source of kind kaldi has rows"),
-        ({"kind": "kaldi", "digests": "store"}, r"digests: store: for kind files only"),
+        ({"kind": "kaldi", "digests": "store"}, r"digests is for kind files, and kind is kaldi"),
     ],
 )
 def test_an_error_names_the_file_and_the_key(tmp_path, source, said):

@@ -1,7 +1,7 @@
 """The section `source` of a data set's YAML and the top-level key `exclude`: which recordings are in the data set."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
@@ -62,6 +62,9 @@ class JsonContent(StrEnum):
     MINIMAL = "minimal"
     """The provenance only: a change of the metadata writes no tar again."""
 
+
+_OF_FILES = ("digests", "follow_links", "ignore", "path_columns", "sidecars")
+"""Keys that are about the files of a folder or bucket."""
 
 _ColumnName = Annotated[str, Field(min_length=1)]
 
@@ -167,9 +170,19 @@ class SourceConfig(Section):
         if (given := content.get("samples", SampleKind.ROWS)) != SampleKind.ROWS:
             raise ValueError(f"samples: {given}: a source of kind {name} has rows, which are the samples: rows")
         columns = content.get("columns", {})
-        merged = {**kind.columns, **columns} if isinstance(columns, Mapping) else columns
+        known = {role: column for role, column in kind.columns.items() if role in ColumnsConfig.model_fields}
+        merged = {**known, **columns} if isinstance(columns, Mapping) else columns
         implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG, "fields": kind.fields(options)}
         return {**implied, **content, "columns": merged}
+
+    def columns_in(self, names: Collection[str]) -> ColumnsConfig:
+        """The columns of a table with these names that have a meaning.
+
+        Those that the kind of the source implies may be missing in the table.
+        """
+        implied, given = source_kind(self.kind).columns, self.columns.model_dump(include=self.columns.model_fields_set)
+        lacking = {role for role, column in implied.items() if given.get(role) == column and column not in names}
+        return ColumnsConfig(**{role: column for role, column in given.items() if role not in lacking})
 
     @property
     def has_own_rows(self) -> bool:
@@ -178,10 +191,8 @@ class SourceConfig(Section):
 
     @model_validator(mode="after")
     def _settings_are_of_the_kind(self) -> Self:
-        alone = {"digests": Digests.READ, "ignore": (), "follow_links": False, "path_columns": None}
-        for name, default in alone.items():
-            if self.kind != FILES and (given := getattr(self, name)) != default:
-                raise ValueError(f"{name}: {given}: for kind files only; remove it")
+        if self.kind != FILES and (given := [name for name in _OF_FILES if name in self.model_fields_set]):
+            raise ValueError(f"{given[0]} is for kind files, and kind is {self.kind}; remove one of them")
         if self.has_own_rows and self.metadata is not None:
             raise ValueError(f"metadata: a source of kind {self.kind} has rows of its own; remove metadata")
         return self

@@ -14,7 +14,7 @@ from headrace.sources.byte_ranges import open_content, open_range, range_stamp
 from headrace.sources.content_digests import DigestedFile, read_digest
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
-from headrace.sources.named_files import stamp_of_file
+from headrace.sources.named_files import stamp_of_file, stamps_of_files
 
 _CHUNK_ITEMS = 1000
 
@@ -46,7 +46,7 @@ class Item(NamedTuple):
 
 
 class Items(Protocol):
-    """The interface to the content of a corpus, which each kind of source implements. Each method may be called again, from any thread."""
+    """The interface to the content of a corpus, which a kind implements. Methods are called again, from any thread."""
 
     def items(self) -> Iterator[Item]:
         """All recordings, in any order; one that comes twice is listed once. Raises `ConfigError`."""
@@ -99,8 +99,7 @@ class ItemCorpus:
 
     def rows(self) -> CorpusRows:
         """See `Corpus.rows`."""
-        tables = self.content.tables
-        return CorpusRows(self.content.rows, lambda: {file: stamp_of_file(file) for file in tables()})
+        return CorpusRows(self.content.rows, lambda: stamps_of_files(self.content.tables()))
 
 
 class _LastStamp:

@@ -75,7 +75,7 @@ def folder_of(file: str) -> str:
 
 
 def base_of(folder: str, name: str) -> str | None:
-    """The folder or the nearest one above it below which there is a file of this name; None if there is none.
+    """The folder or the nearest one above it below which there is a file of this name; None if no folder has it.
 
     The tables of recipes name files relative to the folder in which the recipe was run.
     """
@@ -93,6 +93,16 @@ def stamp_of_file(file: str) -> FileStamp | None:
     except (OSError, ValueError):
         return None
     return FileStamp.of(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def stamps_of_files(files: Sequence[str]) -> dict[str, FileStamp | None]:
+    """The stamp of each file, as `stamp_of_file`. The folder of objects is listed once for all of them."""
+    found = {file: None if is_url(file) else stamp_of_file(file) for file in files}
+    for folder in {folder_of(file) for file in files if is_url(file)}:
+        storage, path = object_of(folder)
+        there = ((f"{folder}/{entry.path.removeprefix(f'{path}/')}", entry) for entry in storage.list(f"{path}/"))
+        found |= {file: stamp_of(entry) for file, entry in there if file in found}
+    return found
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         settle_seconds=config.source.settle_seconds,
         min_seconds=config.source.min_seconds,
         samples=config.source.samples,
-        columns=config.source.columns,
+        columns=config.source.columns_in(() if table is None else tuple(table.schema)),
         where=config.source.where,
         fields=config.source.fields,
         key_form=config.source.key_form,

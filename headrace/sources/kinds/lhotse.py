@@ -167,7 +167,7 @@ def _form_of(content: Mapping[str, Any], file: str) -> str:
 
 
 def _source(recording: object) -> tuple[str, str]:
-    """The file of a recording, or why there is none."""
+    """The file of a recording, or why it cannot be read."""
     if not isinstance(recording, Mapping):
         return "", "it has no recording"
     if recording.get("transforms"):
@@ -183,7 +183,7 @@ def _source(recording: object) -> tuple[str, str]:
 
 
 def _shar_tar(file: str) -> str:
-    """The tar of recordings beside a file of cuts; empty if there is none, so that it is no Shar."""
+    """The tar of recordings beside a file of cuts; empty without one: then it is no Shar."""
     match = _SHAR.fullmatch(file.rpartition("/")[2])
     tar = f"{folder_of(file)}/recording{(match[1] or '') if match else ''}.tar"
     return tar if match and stamp_of_file(tar) is not None else ""
@@ -200,4 +200,4 @@ def _open(uri: str, options: LhotseOptions, _exclude: Sequence[str]) -> ItemCorp
     return ItemCorpus(uri, LhotseItems(tuple(files), root_of(uri, files), options))
 
 
-KIND = SourceKind(_open, LhotseOptions)
+KIND = SourceKind(_open, LhotseOptions, columns={"key": "id", "channel": "channel"})

@@ -82,8 +82,7 @@ class NemoItems:
         """See `Items.rows`."""
         for content, named, is_chosen in self._rows():
             if is_chosen:
-                columns = own_columns(content, ("path",))
-                yield {"path": named.path, "offset": None, "duration": None, **columns}
+                yield {"path": named.path, **own_columns(content, ("path",))}
             else:
                 yield LEFT_OUT
 

@@ -121,8 +121,13 @@ def test_segments_are_spans_and_an_end_of_minus_one_is_that_of_the_recording(tmp
     write_table(
         tmp_path / "data",
         "segments",
-        "b rec 0.25 0.5", "a rec 0.5 -1", "bad-time rec 0.1 x", "backward rec 0.5 0.25", "unknown other 0 1", "short rec 1",
-    )  # fmt: skip
+        "b rec 0.25 0.5",
+        "a rec 0.5 -1",
+        "bad-time rec 0.1 x",
+        "backward rec 0.5 0.25",
+        "unknown other 0 1",
+        "short rec 1",
+    )
     write_table(tmp_path / "data", "text", "a first", "b second", "c nowhere")
     found = build(tmp_path, {"kind": "kaldi", "uri": "data"})
     lengths = {key: sample["audio"].shape[-1] for key, sample in found.samples.items()}

@@ -1,0 +1,232 @@
+"""`kind: headrace`: a snapshot, a view or a split of another output as a source.
+
+A recording is the audio of a sample, read in place. Its path, such as `train-0003/000012/KEY.flac`, has the partition
+and the number of its shard, which stay when other samples of the shard change. The sample's provenance is the column
+`provenance`.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from headrace.config.section import Section
+from headrace.errors import ConfigError, NotFoundError
+from headrace.format.beside.column_sets import ColumnSet, fitting_columns
+from headrace.format.beside.view_files import read_counts, read_view
+from headrace.format.beside.views import VIEWS, ViewSnapshot, counts_of
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.manifests import parsed_name
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers, snapshot_path
+from headrace.format.tars.member_names import JSON_FIELD
+from headrace.format.tars.tar import payload
+from headrace.locate.outputs import AUDIO, COLUMNS, table_of_tars
+from headrace.source_kinds import SourceKind
+from headrace.sources.corpus_rows import own_columns
+from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.listing import FileStamp
+from headrace.sources.named_files import absolute, opened
+from headrace.stores.storage import Storage, open_storage
+
+_KEPT_INDEXES = 256
+_METADATA = f"{COLUMNS}/metadata"
+_PATH = re.compile(r"([^/]+-\d{4,}/\d{6,})/([^/.]+)\.([^/]+)")
+_TAKEN = ("id", "path", "provenance")
+
+
+class OutputOptions(Section):
+    """The options of `kind: headrace`.
+
+    Attributes:
+        snapshot: number of the audio snapshot; None for the newest, or the newest of the view.
+        view: name of a view; samples that it does not choose are no recordings. Each other one is one recording.
+        split: one split; None for all.
+    """
+
+    snapshot: Annotated[int, Field(ge=1)] | None = None
+    view: str | None = None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class OutputItems:
+    """The samples of a snapshot.
+
+    Attributes:
+        root: the output, an absolute path or a URL.
+        number: the audio snapshot.
+        view: the number of the view's snapshot; None without a view.
+        options: see `OutputOptions`.
+    """
+
+    root: str
+    number: int
+    view: int | None
+    options: OutputOptions
+
+    def items(self) -> Iterator[Item]:
+        """See `Items.items`."""
+        for place, shard, index, rows in self._chosen():
+            for row in rows:
+                for field, (start, stop) in _audio(index, row).items():
+                    yield Item(f"{place}/{index.key(row)}.{field}", self._file(shard), stop - start)
+
+    def place(self, path: str, stamp: FileStamp) -> Place:  # noqa: ARG002 - shards never change
+        """See `Items.place`."""
+        match = _PATH.fullmatch(path)
+        shard = self._shards.get(match[1]) if match else None
+        if match is None or shard is None:
+            raise NotFoundError(f"{path}: snapshot {self.number} of {self.root} has no such shard")
+        index = _index(self._audio.uri, shard)
+        row = index.find(match[2])
+        span = None if row is None else index.range_of(row, match[3])
+        if span is None:
+            raise NotFoundError(f"{path}: {shard} of {self.root} has no such sample")
+        return Place(self._file(shard), span[0])
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        """See `Items.rows`."""
+        columns = self._columns
+        for place, shard, index, rows in self._chosen():
+            table = None if columns is None else columns.read(shard)
+            facts = set() if table is None else {column.spec.name for column in table.columns if column.spec.is_fact}
+            with opened(self._file(shard)) as file:
+                for row in rows:
+                    span = index.range_of(row, JSON_FIELD)
+                    about = {} if span is None else json.loads(payload(file, span))
+                    provenance = about.pop("headrace", None)
+                    joined = {} if table is None else table.row(row)
+                    own = about | {name: value for name, value in joined.items() if name not in facts}
+                    told = {"id": index.key(row), **_paths(place, index, row), "provenance": provenance}
+                    yield {**told, **own_columns(own, _TAKEN)}
+
+    def tables(self) -> Sequence[str]:
+        """See `Items.tables`: the snapshots, which name everything else by its digest."""
+        found = [f"{self.root}/{AUDIO}/{snapshot_path(self.number)}"]
+        if self.view is not None:
+            found.append(f"{self.root}/{VIEWS}/{self.options.view}/{snapshot_path(self.view)}")
+        if self._columns is not None:
+            found.append(f"{self.root}/{_METADATA}/{snapshot_path(self._columns.snapshot.number)}")
+        return found
+
+    @property
+    def _output(self) -> Storage:
+        return open_storage(self.root)
+
+    @cached_property
+    def _audio(self) -> Storage:
+        return self._output.at(AUDIO)
+
+    @cached_property
+    def _snapshot(self) -> NumberedSnapshot:
+        return read_snapshot(self._audio, self.number)
+
+    @cached_property
+    def _shards(self) -> dict[str, str]:
+        """Place of each shard of the snapshot and split → its name."""
+        table, rows = table_of_tars(self._audio, self._snapshot, self.options.split)
+        return {_place(name): name for name in table.names()[rows]}
+
+    @cached_property
+    def _columns(self) -> ColumnSet | None:
+        try:
+            return fitting_columns(self._output.at(_METADATA), self._snapshot.snapshot)
+        except NotFoundError:
+            return None
+
+    def _file(self, shard: str) -> str:
+        return f"{self.root}/{AUDIO}/{shard}"
+
+    def _chosen(self) -> Iterator[tuple[str, str, ShardIndex, list[int]]]:
+        """Place, name and index of each shard, and its samples that are chosen."""
+        counts = None if self.view is None else self._counts(self.view)
+        for place, shard in self._shards.items():
+            index = _index(self._audio.uri, shard)
+            rows = range(len(index))
+            yield place, shard, index, [row for row in rows if counts is None or counts.get((place, row))]
+
+    def _counts(self, number: int) -> dict[tuple[str, int], int]:
+        """Place of a shard, and number of a sample in it → how often the view takes it, if at least once."""
+        storage = self._output.at(f"{VIEWS}/{self.options.view}")
+        files = read_view(storage, number).snapshot.counts
+        found: dict[tuple[str, int], int] = {}
+        table, _ = table_of_tars(self._audio, self._snapshot, None)
+        first: dict[str, int] = {}  # of the next shard of each partition
+        for name, num_samples in zip(table.names(), table.num_samples.tolist(), strict=True):
+            partition = _place(name).partition("/")[0]
+            start = first.get(partition, 0)
+            first[partition] = start + num_samples
+            if partition in files:
+                counts = _partition_counts(self.root, str(self.options.view), number, partition)
+                taken = enumerate(counts[start : start + num_samples])
+                found |= {(_place(name), row): count for row, count in taken if count}
+        return found
+
+
+@functools.lru_cache(maxsize=_KEPT_INDEXES)
+def _index(audio: str, shard: str) -> ShardIndex:
+    return read_index(open_storage(audio), shard)
+
+
+@functools.lru_cache(maxsize=_KEPT_INDEXES)
+def _partition_counts(root: str, view: str, number: int, partition: str) -> tuple[int, ...]:
+    storage = open_storage(root).at(f"{VIEWS}/{view}")
+    file = read_view(storage, number).snapshot.counts[partition]
+    return tuple(counts_of(read_counts(storage, file), f"{storage.uri}/{file.path}").tolist())
+
+
+def _place(shard: str) -> str:
+    """Partition and number of a shard: `train-0003/000012`."""
+    match = parsed_name(shard)
+    return f"{match['split']}-{match['bucket']}/{match['sequence']}"
+
+
+def _audio(index: ShardIndex, row: int) -> dict[str, tuple[int, int]]:
+    """Member → range of the audio of a sample: one, or one for each audio field."""
+    found = (index.audio_of(row, name) for name in index.audio_fields or ("",))
+    return {audio.member: audio.span for audio in found if audio is not None}
+
+
+def _paths(place: str, index: ShardIndex, row: int) -> dict[str, str | None]:
+    """`path` of the audio of a sample; with named audio fields also `mix_path` and so on."""
+    members = list(_audio(index, row))
+    first = f"{place}/{index.key(row)}.{members[0]}" if members else None
+    named = zip(index.audio_fields, members, strict=False)
+    return {"path": first, **{f"{name}_path": f"{place}/{index.key(row)}.{member}" for name, member in named}}
+
+
+def _open(uri: str, options: OutputOptions, _exclude: Sequence[str]) -> ItemCorpus:
+    root = absolute(uri)
+    storage = open_storage(root)
+    numbers = snapshot_numbers(storage.at(AUDIO))
+    if not numbers:
+        raise ConfigError(f"source.uri {uri}: expected an output of Headrace with a snapshot of audio; build it first")
+    if options.view is None:
+        number, view = options.snapshot or numbers[-1], None
+    else:
+        view, found = _view_of(storage, options)
+        number = found.audio_snapshot
+    snapshot = read_snapshot(storage.at(AUDIO), number).snapshot
+    if options.split is not None and options.split not in snapshot.splits:
+        raise ConfigError(f"source.options.split: no split {options.split!r}; it has {', '.join(snapshot.splits)}")
+    return ItemCorpus(uri, OutputItems(root, number, view, options))
+
+
+def _view_of(storage: Storage, options: OutputOptions) -> tuple[int, ViewSnapshot]:
+    """The newest snapshot of the view, or the newest that is of the wanted audio snapshot."""
+    folder = storage.at(f"{VIEWS}/{options.view}")
+    for number in reversed(snapshot_numbers(folder)):
+        found = read_view(folder, number).snapshot
+        if options.snapshot in {None, found.audio_snapshot}:
+            return number, found
+    of = "" if options.snapshot is None else f" of the audio snapshot {options.snapshot}"
+    raise ConfigError(f"source.options.view: {storage.uri} has no snapshot of a view {options.view!r}{of}")
+
+
+KIND = SourceKind(_open, OutputOptions)

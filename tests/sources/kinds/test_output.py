@@ -1,0 +1,112 @@
+"""Snapshots, views and splits of another output as a source."""
+
+import numpy as np
+import pytest
+
+from headrace.errors import ConfigError
+from headrace.format.beside.view_files import ViewOrigin, commit_view, partitions_of
+from headrace.format.beside.views import PartitionCounts, ViewDefinition
+from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.sources.sources import open_corpus
+from headrace.stores.storage import open_storage
+from headrace.testing import CorpusContract
+from headrace.testing.corpus_contract import Change
+from tests.support.corpora import NUM_UTTERANCES, KindBuilds, build, folder_and_table, sound, write_sound
+
+
+def listed(uri, **options):
+    chunks = open_corpus("headrace", str(uri), options).list()
+    return [path for chunk in chunks for path in chunk.path]
+
+
+def rows_of(uri, **options):
+    return list(open_corpus("headrace", str(uri), options).rows().read())
+
+
+class TestOutput(KindBuilds, CorpusContract):
+    kind = "headrace"
+    can_spoil = False  # a shard has no recording that cannot be used
+
+    def uri(self, folder):
+        return str(folder / "first/output")
+
+    def write(self, folder):
+        self.form = folder_and_table(folder / "first")
+        self.rebuild(folder)
+
+    def rebuild(self, folder):
+        build(folder / "first", self.form)
+
+    def change(self, folder):
+        before = {row["id"]: row["path"] for row in rows_of(self.uri(folder))}
+        sound(folder / "first/plain", 1, seed=100)
+        self.rebuild(folder)
+        shard = before["utt-1"].rpartition("/")[0]
+        return Change(before["utt-1"], frozenset(path for path in before.values() if path.startswith(shard)))
+
+    def retext(self, folder):
+        table = folder / "first/table.csv"
+        table.write_text(table.read_text().replace("text 2", "other"))
+        self.rebuild(folder)
+
+    def harm(self, folder):
+        return {}
+
+    def test_the_provenance_of_samples_is_kept(self, tmp_path):
+        self.write(tmp_path)
+        found = build(tmp_path, self.source(tmp_path))
+        for key, sample in found.samples.items():
+            assert sample["metadata"]["provenance"]["source"] == f"{key}.wav"
+            assert sample["metadata"]["headrace"]["source"].endswith(f"/{key}.flac")
+
+
+@pytest.fixture
+def output(tmp_path):
+    """An output with two snapshots and a view of the second one, which takes every second sample."""
+    source = folder_and_table(tmp_path / "first")
+    build(tmp_path / "first", source, splits={"train": 0.5, "test": 0.5}, shards={"samples_per_shard": 2})
+    write_sound(tmp_path / "first/plain/more.wav", 50)
+    with (tmp_path / "first/table.csv").open("a") as table:
+        table.write("more.wav,more,more\n")
+    build(tmp_path / "first", source, splits={"train": 0.5, "test": 0.5}, shards={"samples_per_shard": 2})
+    return tmp_path / "first/output"
+
+
+def test_a_snapshot_and_a_split_choose_samples(output):
+    assert len(listed(output)) == NUM_UTTERANCES + 1
+    assert len(listed(output, snapshot=1)) == NUM_UTTERANCES
+    splits = [listed(output, split=split) for split in ("train", "test")]
+    assert sorted([*splits[0], *splits[1]]) == sorted(listed(output))
+    assert all(path.startswith("test-") for path in splits[1])
+
+
+def test_a_view_chooses_samples_each_of_which_is_one_recording(output):
+    audio = read_snapshot(open_storage(str(output / "audio")))
+    table = read_table(open_storage(str(output / "audio")), audio.snapshot)
+    parts = []
+    for partition, rows in partitions_of(table):
+        num_samples = table.num_samples[rows]
+        counts = (np.arange(num_samples.sum()) % 2 * 3).astype(np.uint8)
+        parts.append(PartitionCounts(partition, num_samples, counts))
+    folder = open_storage(str(output / "views/odd"))
+    commit_view(folder, ViewOrigin(ViewDefinition("odd"), audio, table), parts)
+    chosen = listed(output, view="odd")
+    assert len(chosen) == sum(int(np.count_nonzero(part.counts)) for part in parts)
+    assert chosen == [row["path"] for row in rows_of(output, view="odd")]
+    assert set(listed(output, view="odd", split="test")) == {path for path in chosen if path.startswith("test-")}
+    with pytest.raises(ConfigError, match="no snapshot of a view 'odd' of the audio snapshot 1"):
+        listed(output, view="odd", snapshot=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"view": "gone"}, "no snapshot of a view 'gone'"), ({"split": "gone"}, "no split 'gone'; it has test, train")],
+)
+def test_a_choice_that_is_not_there_is_an_error(output, options, said):
+    with pytest.raises(ConfigError, match=said):
+        listed(output, **options)
+
+
+def test_a_folder_without_snapshots_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="expected an output of Headrace"):
+        listed(tmp_path)
