@@ -23,6 +23,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "duration_seconds": "length of the range, in seconds",
     "duplicate_of": "first path with the same bytes; null without one",
     "excluded_segments": "keys of segments that do not become samples, separated by spaces",
+    "sidecars": "files beside the recording (source.sidecars) with their contents, as JSON; null without any",
     "field_files": "files of the named audio fields (source.fields), as JSON; null without such fields",
     "recording_digest": "digest of everything that can change a sample of the recording",
 }

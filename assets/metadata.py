@@ -108,6 +108,7 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
         "files_left_out": scan.num_left_out_files,
         "cut_rows": scan.num_cut_rows,
         "files_of_other_path_forms": scan.num_other_paths,
+        "sidecars_without_recording": scan.num_sidecars_alone,
         "changed_partitions": named or "none",
         **{f"{step}_seconds": round(value, 3) for step, value in scan.seconds.items()},
         **({"durations_picture": _markdown(histogram(figures.durations))} if figures.durations else {}),

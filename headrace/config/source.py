@@ -87,6 +87,15 @@ def _checked_pattern(pattern: str) -> str:
     return pattern
 
 
+def _checked_extensions(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not re.fullmatch(r"[^./*?\[]+(\.[^./*?\[]+)*", name):
+            raise ValueError(f"expected extensions without the dot, such as json or txt; found {name!r}")
+    if len({name.lower() for name in names}) < len(names):
+        raise ValueError("an extension is there twice")
+    return names
+
+
 class ColumnsConfig(Section):
     """Which columns of the metadata table name the recording, the span and the key. null: the table has no such column.
 
@@ -130,6 +139,7 @@ class SourceConfig(Section):
         path_columns: template of the paths of recordings, whose names become columns of text.
         ignore: glob patterns of files that are no recordings; one without `/` is about names.
         follow_links: whether symbolic links may lead out of `uri`.
+        sidecars: extensions of files beside recordings whose values become columns.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
         kind: what the source is (`headrace.source_kinds`).
         options: settings of this kind.
@@ -153,6 +163,7 @@ class SourceConfig(Section):
     path_columns: Annotated[str, AfterValidator(checked_path_columns)] | None = None
     ignore: tuple[Annotated[str, AfterValidator(_checked_pattern)], ...] = ()
     follow_links: bool = False
+    sidecars: Annotated[tuple[str, ...], AfterValidator(_checked_extensions)] = ()
     kind: Annotated[str, Field(min_length=1)] = FILES
     options: dict[str, Any] = Field(default_factory=dict)
 

@@ -33,6 +33,8 @@ class RejectReason(StrEnum):
     """For a row: its span is not in its recording."""
     FILE_REJECTED = "file_rejected"
     """For a row: its file is rejected."""
+    BAD_SIDECAR = "bad_sidecar"
+    """A sidecar cannot be read, or two have one name."""
     BAD_CHANNEL = "bad_channel"
     """For a row: its channel is not one of its recording."""
     NO_ROW = "no_row"

@@ -16,6 +16,7 @@ from headrace.assemble.commit import commit_partitions
 from headrace.assemble.shard_settings import ShardSettings
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.catalog.scanning.scan import Scan
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.parts import existing_catalog, partition_recordings
 from headrace.catalog.stored.update import update_catalog
 from headrace.config.dataset import DatasetConfig, load_config
@@ -29,6 +30,7 @@ class YamlCorpus:
 
     folder: Path
     sections: dict = field(default_factory=dict)
+    runtime: ScanRuntime = field(default_factory=lambda: ScanRuntime(sleep=lambda _: None))
 
     def __post_init__(self):
         self.corpus.mkdir(parents=True)
@@ -73,9 +75,8 @@ class YamlCorpus:
         """Scan the corpus."""
         config, storage = self.config(**source), self.storage
         output = storage.output(config)
-        return update_catalog(
-            config, storage.source(config), storage.metadata(config), output, excluded=storage.excluded(config)
-        )[0]
+        table, excluded = storage.metadata(config), storage.excluded(config)
+        return update_catalog(config, storage.source(config), table, output, self.runtime, excluded=excluded)[0]
 
     def rows(self, **source) -> list[dict]:
         """Scan, and return the recordings without Headrace's own columns, except `path`."""

@@ -64,6 +64,7 @@ class CatalogSettings:
         audio: how recordings are cut into segments.
         json_content: what the JSON of a sample holds, and so what the digest of a recording covers.
         path_columns: template of paths, whose names are columns.
+        sidecars: extensions of sidecars.
     """
 
     settle_seconds: float = 5.0
@@ -79,6 +80,7 @@ class CatalogSettings:
     audio: AudioFormat = field(default_factory=AudioFormat)
     json_content: JsonContent = JsonContent.EMBED
     path_columns: str | None = None
+    sidecars: tuple[str, ...] = ()
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
@@ -338,6 +340,8 @@ def with_rejects(rows: pl.DataFrame, condition: pl.Expr, code: str, reason: pl.E
 def finished_recordings(judged: pl.DataFrame, content: JsonContent) -> pl.DataFrame:
     """The finished recordings table: with digests, and Headrace's own columns first."""
     flagged = judged.drop("code", "reason")
+    if "sidecars" not in flagged.columns:
+        flagged = flagged.with_columns(pl.lit(None, dtype=pl.String).alias("sidecars"))
     own = [name for name in flagged.columns if name in OWN_COLUMNS]
     hashed = flagged if content == JsonContent.EMBED else flagged.select(own)
     finished = flagged.with_columns(recording_digests(hashed))

@@ -21,7 +21,7 @@ from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH
 from headrace.format.rejects import RejectSubject
 from headrace.sources.content_digests import DIGEST_PATTERN
 
-_NULLABLE = frozenset({"bits_per_sample", "channels", "duplicate_of", "excluded_segments", "field_files"})
+_NULLABLE = frozenset({"bits_per_sample", "channels", "duplicate_of", "excluded_segments", "field_files", "sidecars"})
 _SHOWN_FAILURES = 5
 _BATCH_ROWS = 50_000
 

@@ -81,6 +81,16 @@ def check_path_columns(template: str | None, columns: Iterable[str]) -> None:
         )
 
 
+def check_sidecar_columns(found: Iterable[str], table: Iterable[str], template: str | None) -> None:
+    """Raise `ConfigError` if a column of sidecars is in the metadata table, or in `source.path_columns`, too."""
+    others = {*table, *(() if template is None else stored_names(path_columns(template)).values())} - {"path"}
+    if both := sorted(others.intersection(found)):
+        raise ConfigError(
+            f"source.sidecars: they have {user_name(both[0])!r}, which the metadata table or source.path_columns has "
+            "too; rename one"
+        )
+
+
 def with_path_columns(recordings: pl.DataFrame, template: str | None) -> tuple[pl.DataFrame, int]:
     """Recordings with the columns that their paths give, and the number of paths that do not have the template's form.
 

@@ -43,6 +43,7 @@ ROW_SCHEMA = ColumnTypes(
         "duplicate_of": pl.String,
         "excluded_segments": pl.String,
         "field_files": pl.String,
+        "sidecars": pl.String,
         "recording_digest": pl.String,
     }
 )

@@ -102,6 +102,7 @@ class Scan:
         num_merged_rows: rows of the metadata table that repeat another row.
         num_waiting_rows: rows that wait for files of `unsettled`, if rows are samples.
         num_cut_rows: rows whose spans were cut at their recordings' ends (`source.span_tolerance_seconds`).
+        num_sidecars_alone: sidecars beside which there is no recording.
         num_other_paths: files whose paths do not have the form of `source.path_columns`.
         seconds: duration of each step: `list`, `plan`, `read`, `judge`.
     """
@@ -125,6 +126,7 @@ class Scan:
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
     num_other_paths: int = 0
+    num_sidecars_alone: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @classmethod

@@ -28,27 +28,29 @@ from headrace.catalog.judging.acceptance import (
     judge_files,
     rejected_rows,
     unknown_exclusions,
+    with_rejects,
 )
 from headrace.catalog.judging.rivals import RivalFinder, verdicts, with_verdicts
 from headrace.catalog.judging.row_acceptance import IS_CUT, FileUses, decide_rows, finish_rows, judge_rows, named_files
 from headrace.catalog.judging.row_fields import FieldFacts
-from headrace.catalog.rows.metadata_columns import check_path_columns, with_path_columns
+from headrace.catalog.rows.metadata_columns import check_path_columns, check_sidecar_columns, with_path_columns
 from headrace.catalog.rows.metadata_rows import (
     DifferingRows,
     TableReader,
     TableSettings,
     with_namesakes,
 )
-from headrace.catalog.rows.row_columns import PLACE, ROW_NUMBER
+from headrace.catalog.rows.row_columns import PLACE, ROW_NUMBER, row_said
 from headrace.catalog.rows.schemas import CONTENT, FACT_SCHEMA, STAMP_SCHEMA, contents
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.early_listing import EarlyListing, listing_table
 from headrace.catalog.scanning.probing import Probing, probe_files
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
+from headrace.catalog.scanning.sidecars import FAULT
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths
 from headrace.catalog.tables.metadata_files import MetadataTable
-from headrace.format.rejects import RejectSubject
+from headrace.format.rejects import RejectReason, RejectSubject
 from headrace.sources.listing import concatenated
 from headrace.sources.sources import Source
 
@@ -84,12 +86,34 @@ def plan_scan(listing: pl.DataFrame, facts: pl.DataFrame, settle_ns: int, now_ns
     stamp = list(STAMP_SCHEMA)
     known = facts.join(listed, on=stamp, how="semi")
     new = listed.join(facts, on=stamp, how="anti")
-    is_young = pl.col("mtime_ns").is_between(now_ns - settle_ns, now_ns + settle_ns, closed="none")
+    is_young = _is_young(pl.col("mtime_ns"), settle_ns, now_ns)
     return ScanPlan(
         known=pl.concat([known, rejected], how="diagonal"),
         num_reused=known.height,
         to_open=new.filter(~is_young),
         unsettled=new.filter(is_young),
+    )
+
+
+def _is_young(mtime_ns: pl.Expr, settle_ns: int, now_ns: int) -> pl.Expr:
+    return mtime_ns.is_between(now_ns - settle_ns, now_ns + settle_ns, closed="none")
+
+
+def _holding(plan: ScanPlan, listing: pl.DataFrame, held: pl.DataFrame) -> ScanPlan:
+    """A plan that leaves more files for the next scan: recordings that wait for a sidecar.
+
+    Their time is that of the sidecar, so that a scan waits for it.
+    """
+    others = held.join(plan.unsettled, on="path", how="anti").rename({"mtime_ns": "\0held"})
+    waiting = listing.filter(pl.col("code").is_null()).join(others, on="path", maintain_order="left")
+    unsettled = waiting.with_columns(mtime_ns="\0held").select(*STAMP_SCHEMA)
+    is_other = ~pl.col("path").is_in(unsettled["path"].implode())
+    known = plan.known.filter(is_other)
+    return ScanPlan(
+        known=known,
+        num_reused=plan.num_reused - (plan.known.height - known.height),
+        to_open=plan.to_open.filter(is_other),
+        unsettled=pl.concat([plan.unsettled, unsettled]),
     )
 
 
@@ -108,6 +132,7 @@ class ScanTotals:
     num_waiting_rows: int = 0
     num_cut_rows: int = 0
     num_other_paths: int = 0
+    num_sidecars_alone: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -125,7 +150,7 @@ class ScannedParts:
     Attributes:
         totals: numbers of the scan.
         unsettled: files left for the next scan (`STAMP_SCHEMA`).
-        left_out: files that only rows name that `source.where` leaves out.
+        left_out: files that only rows name that `source.where` leaves out, and sidecars.
         probe_version: version of the probe that read the files.
     """
 
@@ -135,7 +160,7 @@ class ScannedParts:
         """Only `scan_parts` makes values."""
         self.totals = totals
         self.unsettled = unsettled
-        self.left_out = concatenated(tables.left_out)
+        self.left_out = concatenated([*tables.left_out, *tables.sidecars.stamps])
         self.probe_version = tables.probe_version
         self._tables = tables
         self._previous = known
@@ -170,7 +195,7 @@ class ScannedParts:
     def known(self) -> EarlierScan:
         """Results of this scan that a scan directly after it reuses."""
         decode = pl.DataFrame() if self._previous is None else self._previous.decode
-        return EarlierScan(self._good_facts, decode, self.probe_version)
+        return EarlierScan(self._good_facts, decode, self.probe_version, self._tables.sidecars.contents)
 
     def close(self) -> None:
         """Delete the temporary files."""
@@ -187,7 +212,7 @@ class ScannedParts:
         for number in range(len(tables.parts)):
             judged = self._judged(number)
             candidates, num_other = with_path_columns(judged.candidates, settings.path_columns)
-            judged = replace(judged, candidates=candidates)
+            judged = replace(judged, candidates=self._with_sidecars(candidates, number))
             self.totals.num_other_paths += num_other
             finder.add(judged.candidates)
             self._unmatched.append(judged.unmatched)
@@ -219,6 +244,14 @@ class ScannedParts:
     def _name(self) -> str:
         """Name of the column that identifies a candidate."""
         return ROW_NUMBER if self._tables.is_of_rows else "path"
+
+    def _with_sidecars(self, candidates: pl.DataFrame, number: int) -> pl.DataFrame:
+        """Candidates with the columns of their sidecars; those with an invalid sidecar are rejected."""
+        joined = self._tables.sidecars.joined(candidates, self._tables.parts[number])
+        if FAULT not in joined.columns:
+            return joined
+        reason = row_said("names {}: {}", pl.col("path"), pl.col(FAULT)) if self._tables.is_of_rows else pl.col(FAULT)
+        return with_rejects(joined, pl.col(FAULT).is_not_null(), RejectReason.BAD_SIDECAR, reason).drop(FAULT)
 
     def _judged(self, number: int) -> FileVerdicts:
         tables, part = self._tables, self._tables.parts[number]
@@ -284,6 +317,10 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         for chunk in map(listing_table, source.list()) if listed is None else listed.chunks:
             tables.add_listing(chunk)
         watch.lap("list", 0.0 if listed is None else listed.seconds)
+        known = () if previous is None else previous.sidecars()
+        is_young = partial(_is_young, settle_ns=round(settings.settle_seconds * _NS), now_ns=now_ns)
+        tables.sidecars.read(source, runtime.workers, known, is_young)
+        check_sidecar_columns(tables.sidecars.schema, table.schema, settings.path_columns)
         tables.read(previous, checkpoint)
         unsettled = [*_planned(tables, totals, now_ns)]
         if totals.num_resumed:
@@ -313,6 +350,8 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
         remembered, resumed = tables.earlier_facts(part)
         listing = tables.listed(part)
         plan = plan_scan(listing, pl.concat([remembered, resumed]), settle_ns, now_ns)
+        if not tables.sidecars.held.is_empty():
+            plan = _holding(plan, listing, tables.sidecars.held)
         num_resumed = resumed.join(listing, on=list(STAMP_SCHEMA), how="semi").height
         totals.num_merged_rows += rows.num_merged
         totals.num_resumed += num_resumed
@@ -325,6 +364,7 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
     totals.num_found, totals.num_rows = tables.listing.num_rows, tables.table.num_rows
     totals.num_left_out_rows, totals.num_left_out_files = tables.table.num_left_out, sum(map(len, tables.left_out))
     totals.num_opened = tables.to_open.num_rows
+    totals.num_sidecars_alone = tables.sidecars.num_alone
 
 
 def _num_cut(candidates: pl.DataFrame) -> int:

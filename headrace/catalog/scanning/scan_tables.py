@@ -14,6 +14,7 @@ from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCH
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.field_lookup import FieldLookup
 from headrace.catalog.scanning.probing import still_valid
+from headrace.catalog.scanning.sidecars import Sidecars
 from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
 from headrace.config.source import SampleKind
 from headrace.sources.listing import SourceStamps, stamps_of
@@ -29,11 +30,13 @@ class EarlierScan:
         facts: reads the facts of the files (`FACT_SCHEMA`), table by table; a path may be in several.
         decode: rejected rows of origin `decode` (`REJECTED_SCHEMA`).
         probe_version: version of the probe that read the files.
+        sidecars: reads the contents of sidecars (`CONTENT_SCHEMA`), table by table.
     """
 
     facts: Callable[[], Iterable[pl.DataFrame]]
     decode: pl.DataFrame
     probe_version: str
+    sidecars: Callable[[], Iterable[pl.DataFrame]] = tuple
 
 
 class ScanTables:
@@ -45,6 +48,7 @@ class ScanTables:
         probe_version: version of the probe.
         parts: the buckets of each part.
         left_out: stamps of the files that only rows name which `source.where` leaves out, of each part that was listed.
+        sidecars: files beside recordings, which are not listed.
         lookup: finds the files of other parts that rows name; None if rows name one file each.
         most_bytes: as in `Buckets`.
     """
@@ -57,6 +61,7 @@ class ScanTables:
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
         self._listed = ListedPaths()
+        self.sidecars = Sidecars(settings.sidecars, table_bytes)
         self.rows = Buckets(table.schema, self.most_bytes)
         self.named = Buckets(pl.Schema({"path": pl.String, _IS_LEFT_OUT: pl.Boolean}), self.most_bytes)
         self.left_out: list[SourceStamps] = []
@@ -77,6 +82,7 @@ class ScanTables:
 
     def add_listing(self, listing: pl.DataFrame) -> None:
         """Add files of the source (`LISTING_SCHEMA`)."""
+        listing = self.sidecars.take(listing)
         self.add(self.listing, listing)
         if self.table.has_folders:
             self._listed.add(listing["path"])
@@ -143,6 +149,7 @@ class ScanTables:
         """Delete the temporary files."""
         for table in (self.listing, self.rows, self.named, self.remembered, self.kept, self.probed):
             table.close()
+        self.sidecars.close()
         self.known.close()
         self.to_open.close()
         if self.lookup is not None:

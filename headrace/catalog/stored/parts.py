@@ -22,6 +22,7 @@ from headrace.catalog.rows.schemas import (
 )
 from headrace.catalog.scanning.scan import Catalog
 from headrace.catalog.scanning.scan_tables import EarlierScan
+from headrace.catalog.scanning.sidecar_contents import sidecar_contents
 from headrace.catalog.stored.header import (
     HEADER_PATH,
     SCAN_AGAIN,
@@ -204,8 +205,13 @@ def known_catalog(output: Storage, header: CatalogHeader | None, probe_version: 
                 yield good_facts(_table(output, part, FILE_SCHEMA))
         yield bad_facts(rejected())
 
+    def sidecars() -> Iterator[pl.DataFrame]:
+        for entry in header.partitions.values():
+            if entry.rows is not None and entry.rows.path in there:
+                yield sidecar_contents(_table(output, entry.rows, ROW_SCHEMA, ["sidecars"])["sidecars"])
+
     decode = rejected().filter(pl.col("origin") == RejectSubject.DECODE)
-    return EarlierScan(facts, decode, totals.probe_version)
+    return EarlierScan(facts, decode, totals.probe_version, sidecars)
 
 
 def _facts_in(output: Storage, paths: Sequence[str], probe_version: str) -> Iterator[pl.DataFrame]:

@@ -96,6 +96,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
         audio=config.audio.format(),
         json_content=config.source.json_content,
         path_columns=config.source.path_columns,
+        sidecars=config.source.sidecars,
     )
     runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)
@@ -222,7 +223,8 @@ def check_columns(metadata: MetadataTable | None, config: DatasetConfig) -> None
     own = set() if source.fields or "path" in source.columns.model_fields_set else {"path"}
     types = {} if metadata is None else {name: kind for name, kind in metadata.schema.items() if name not in own}
     types |= {name: pl.String() for name in path_columns(source.path_columns or "")}
-    check_group_by(config.group_by, types)
+    if config.group_by in types or not source.sidecars:  # columns of sidecars are known when these are read
+        check_group_by(config.group_by, types)
 
 
 def why_no_recordings(scan: Scan, uri: str) -> str | None:

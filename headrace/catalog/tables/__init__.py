@@ -1,3 +1,11 @@
 """Reads the tables of users in pieces, and joins tables that need not fit in memory."""
 
-__all__ = ["buckets", "corpus_tables", "metadata_files", "parquet_tables", "row_origins", "sorted_tables"]
+__all__ = [
+    "buckets",
+    "corpus_tables",
+    "json_lines",
+    "metadata_files",
+    "parquet_tables",
+    "row_origins",
+    "sorted_tables",
+]

@@ -208,6 +208,11 @@ def open_metadata_files(
     return TableFiles(schema, tuple(zip((TableFileName(shown) for _, shown in files), typed, strict=True)))
 
 
+def with_stored_types(table: MetadataTable) -> MetadataTable:
+    """A table whose columns have the types of a metadata table: a column of nothing is text."""
+    return TypedTable(_stored_types(table.schema, "", (), {}), table)
+
+
 def read_metadata(
     path: str | os.PathLike[str],
     shown: str | None = None,
