@@ -67,15 +67,19 @@ def kaldi(root):
     _lines(root / "utt2spk", [f"utt-{number} anna" for number in NUMBERS])
 
 
+def _nemo_row(number, folder="", **more):
+    row = {"audio_filepath": f"{folder}utt-{number}.wav", "duration": seconds(number), "text": text(number), **more}
+    return json.dumps(row)
+
+
 def nemo(root):
-    rows = [{"audio_filepath": f"wav/utt-{number}.wav", "duration": seconds(number), "text": text(number)} for number in NUMBERS]  # fmt: skip
-    [sound(root / "wav", number) for number in NUMBERS]
-    _lines(root / "train_manifest.json", map(json.dumps, rows))
+    for number in NUMBERS:
+        sound(root / "wav", number)
+    _lines(root / "train_manifest.json", [_nemo_row(number, "wav/") for number in NUMBERS])
 
 
 def nemo_tarred(root):
-    rows = [{"audio_filepath": f"utt-{number}.wav", "duration": seconds(number), "text": text(number), "shard_id": number % 2} for number in NUMBERS]  # fmt: skip
-    _lines(root / "tarred_audio_manifest.json", map(json.dumps, rows))
+    _lines(root / "tarred_audio_manifest.json", [_nemo_row(number, shard_id=number % 2) for number in NUMBERS])
     for shard in (0, 1):
         names = [(f"utt-{number}.wav", _bytes(root, number)) for number in NUMBERS if number % 2 == shard]
         _tar(root / f"audio_{shard}.tar", names)
@@ -98,11 +102,12 @@ def lhotse_shar(root):
         numbers = [number for number in NUMBERS if number % 2 == shard]
         cuts = [_cut(number, _recording(number, "", "shar")) for number in numbers]
         _packed(root / f"cuts.00000{shard}.jsonl.gz", cuts)
+        about = {number: json.dumps(_recording(number, "", "shar")).encode() for number in numbers}
         members = [
             (f"cut-{number}.{end}", content)
             for number in numbers
-            for end, content in (("wav", _bytes(root, number)), ("json", json.dumps(_recording(number, "", "shar")).encode()))
-        ]  # fmt: skip
+            for end, content in (("wav", _bytes(root, number)), ("json", about[number]))
+        ]
         _tar(root / f"recording.00000{shard}.tar", members)
 
 
@@ -189,7 +194,8 @@ def sidecars(root):
 
 
 def wenet(root):
-    rows = [{"key": f"utt.{number}", "wav": str(sound(root.parent / "wavs/a", number)), "txt": text(number)} for number in NUMBERS]  # fmt: skip
+    paths = [str(sound(root.parent / "wavs/a", number)) for number in NUMBERS]
+    rows = [{"key": f"utt.{number}", "wav": paths[number], "txt": text(number)} for number in NUMBERS]
     _lines(root / "data.list", map(json.dumps, rows))
 
 
