@@ -131,7 +131,8 @@ class Layout:
     def unused(self, files: FileList) -> list[str]:
         """The files that the section does not read."""
         is_used = ignoring(self.used)
-        return [name for name in files.names if not (is_used(name) or is_used(name.lower()))]
+        alone = frozenset(files.others) if "sidecars" in self.source else frozenset[str]()
+        return [name for name in files.names if name in alone or not (is_used(name) or is_used(name.lower()))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,10 +117,11 @@ def _layout(files: FileList, name: str, tables: Sequence[_Table], pattern: str =
         "key_form": "slug" if key else None,
     }
     chosen = {name: value for name, value in optional.items() if value}
-    source = {**_outside(first, link), "metadata": metadata if metadata[1:] else metadata[0], **chosen}
+    outside = _outside(first, link)
+    source = {**outside, "metadata": metadata if metadata[1:] else metadata[0], **chosen}
     note = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}: column {link.column} names the recordings"
     speaker = next((one for one in ("speaker", "speaker_id", "spk", "client_id") if one in first.rows[0]), "")
-    examples = tuple(dict.fromkeys(path for table in tables for path in _named(files, table, source.get("uri", ""))))
+    examples = tuple(dict.fromkeys(path for table in tables for path in _named(files, table, outside.get("uri", ""))))
     return Layout(
         name,
         source,
@@ -148,7 +149,7 @@ def _link(files: FileList, table: _Table) -> _Link | None:
 
 
 def _link_of(files: FileList, table: str, column: str, cell: object) -> _Link | None:
-    """How a cell names a recording: by its path, its name, or its name without the extension."""
+    """The link of a cell that names a recording: by its path, its name, or its name without the extension."""
     if not isinstance(cell, str) or not cell.strip("./") or "\n" in cell:
         return None
     if cell.startswith("/"):
