@@ -12,6 +12,7 @@ from headrace.errors import MissingDependencyError
 
 GROUP = "headrace.commands"
 _SUMMARIES = {
+    "adopt": "recognise the layout of a corpus, and write the YAML that reads it",
     "build": "bring a data set up to date, from its YAML file",
     "ui": "open Dagster's web interface for one data set, with sensors",
 }

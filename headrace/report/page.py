@@ -21,7 +21,7 @@ from headrace.report.contents import Array, GalleryClip, ReportContents
 from headrace.upkeep.column_summary import SUMMARY_HEADERS, ColumnSummary, summary_cells
 
 _SECONDS_PER_HOUR = 3600.0
-_CLIP_SECONDS = 8
+CLIP_SECONDS = 8
 _MOST_UNREADABLE = 6
 _MP3_RATES_HZ = frozenset({8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000})
 
@@ -87,7 +87,12 @@ def render_report(report: Report) -> bytes:
             _section("Samples without latents", _without_latents(report.contents)),
         ]
     )
-    name = escape(report.name)
+    return html_page(report.name, body)
+
+
+def html_page(title: str, body: str) -> bytes:
+    """A whole page with the report's style. `title` is text, `body` is HTML."""
+    name = escape(title)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{name}</title><style>{_STYLE}</style>'
@@ -160,37 +165,36 @@ def _charts(contents: ReportContents) -> str:
     if contents.growth:
         numbers, hours = zip(*contents.growth, strict=True)
         charts.append(("Growth over snapshots", figures.growth(numbers, hours)))
-    return _grid([f"<h3>{escape(title)}</h3>{drawing}" for title, drawing in charts])
+    return grid([f"<h3>{escape(title)}</h3>{drawing}" for title, drawing in charts])
 
 
 def _gallery(contents: ReportContents) -> str:
     more = len(contents.unreadable) - _MOST_UNREADABLE
     lines = [*contents.unreadable[:_MOST_UNREADABLE], *([f"… and {more} more"] if more > 0 else [])]
-    return _grid([_clip(clip) for clip in contents.clips]) + "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return grid([_clip(clip) for clip in contents.clips]) + "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
 def _clip(clip: GalleryClip) -> str:
     length = clip.samples.shape[1] / clip.sample_rate_hz
-    start = clip.samples[:, : _CLIP_SECONDS * clip.sample_rate_hz]
-    cut = f", the first {_CLIP_SECONDS} s" if length > _CLIP_SECONDS else ""
+    start = clip.samples[:, : CLIP_SECONDS * clip.sample_rate_hz]
+    cut = f", the first {CLIP_SECONDS} s" if length > CLIP_SECONDS else ""
     drawn = [figures.waveform(start[0]), figures.spectrogram(start[0])] if start.size else []
     drawn += [f"<small>{escape(name)}</small>{figures.latents(hidden)}" for name, hidden in clip.latents.items()]
     for name, samples in clip.stems.items():
         stem = samples[:, : start.shape[1]]
         wave = figures.waveform(stem[0]) if stem.size else ""
-        drawn.append(f"<small>{escape(name)}</small>{_player(stem, clip, name)}{wave}")
+        drawn.append(f"<small>{escape(name)}</small>{player(stem, clip.sample_rate_hz, f'{clip.key} {name}')}{wave}")
     named = f"{clip.field_name}, " if clip.stems else ""
     facts = f"{named}{clip.split}, {length:.2f} s, {clip.sample_rate_hz} Hz{cut}"
-    return f"<h3>{escape(clip.key)}</h3><small>{escape(facts)}</small>{_player(start, clip)}{''.join(drawn)}"
+    sound = player(start, clip.sample_rate_hz, clip.key)
+    return f"<h3>{escape(clip.key)}</h3><small>{escape(facts)}</small>{sound}{''.join(drawn)}"
 
 
-def _player(samples: Array, clip: GalleryClip, field_name: str = "") -> str:
+def player(samples: Array, sample_rate_hz: int, label: str) -> str:
+    """HTML that plays float32 (channels, frames) in [-1, 1]; the audio is in it."""
     file = io.BytesIO()
-    kind = (
-        ("MP3", "audio/mpeg") if clip.sample_rate_hz in _MP3_RATES_HZ and len(samples) <= 2 else ("FLAC", "audio/flac")
-    )
-    soundfile.write(file, np.ascontiguousarray(samples.T), clip.sample_rate_hz, format=kind[0])
-    label = f"{clip.key} {field_name}".rstrip()
+    kind = ("MP3", "audio/mpeg") if sample_rate_hz in _MP3_RATES_HZ and len(samples) <= 2 else ("FLAC", "audio/flac")
+    soundfile.write(file, np.ascontiguousarray(samples.T), sample_rate_hz, format=kind[0])
     source = f"data:{kind[1]};base64,{base64.b64encode(file.getvalue()).decode()}"
     return f'<audio controls preload="metadata" aria-label="{escape(label)}" src="{source}"></audio>'
 
@@ -244,7 +248,8 @@ def _section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>" if content else ""
 
 
-def _grid(cards: Sequence[str]) -> str:
+def grid(cards: Sequence[str]) -> str:
+    """Cards of HTML, side by side."""
     return f'<div class="grid">{"".join(_card(card) for card in cards)}</div>' if cards else ""
 
 

@@ -81,23 +81,7 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
     table = table_of(metadata)
     check_columns(table, config)
     metadata_check = None if config.source.validation is None else MetadataCheck(config.source.validation)
-    named = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
-    settings = CatalogSettings(
-        settle_seconds=config.source.settle_seconds,
-        min_seconds=config.source.min_seconds,
-        samples=config.source.samples,
-        columns=config.source.columns_in(() if table is None else tuple(table.schema)),
-        where=config.source.where,
-        fields=config.source.fields,
-        key_form=config.source.key_form,
-        span_tolerance_seconds=config.source.span_tolerance_seconds,
-        duplicates=config.source.duplicates,
-        excluded=named | excluded,
-        audio=config.audio.format(),
-        json_content=config.source.json_content,
-        path_columns=config.source.path_columns,
-        sidecars=config.source.sidecars,
-    )
+    settings = scan_settings(config, table, excluded)
     runtime = runtime or ScanRuntime()
     checkpoint = ScanCheckpoint(output)
     last = last_catalog(output)
@@ -133,6 +117,29 @@ def update_catalog(  # noqa: PLR0913 - what a scan reads, where it writes, and h
             stored = writer.finish(rejected, parts.left_out, _record(scan, inputs), figures.durations)
     checkpoint.clear()
     return scan, stored
+
+
+def scan_settings(
+    config: DatasetConfig, table: MetadataTable | None, excluded: frozenset[str] = frozenset()
+) -> CatalogSettings:
+    """The settings of a scan. `excluded` are keys that are excluded besides those of the YAML."""
+    named = frozenset(config.exclude) if isinstance(config.exclude, tuple) else frozenset()
+    return CatalogSettings(
+        settle_seconds=config.source.settle_seconds,
+        min_seconds=config.source.min_seconds,
+        samples=config.source.samples,
+        columns=config.source.columns_in(() if table is None else tuple(table.schema)),
+        where=config.source.where,
+        fields=config.source.fields,
+        key_form=config.source.key_form,
+        span_tolerance_seconds=config.source.span_tolerance_seconds,
+        duplicates=config.source.duplicates,
+        excluded=named | excluded,
+        audio=config.audio.format(),
+        json_content=config.source.json_content,
+        path_columns=config.source.path_columns,
+        sidecars=config.source.sidecars,
+    )
 
 
 def _record(scan: Scan, inputs: str) -> ScanRecord:

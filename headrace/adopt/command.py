@@ -1,0 +1,158 @@
+"""The command `headrace adopt` (an entry point of the group `headrace.commands`)."""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.adopt.listing import Extensions, FileList, Layout, listed
+from headrace.adopt.recognising import recognise
+from headrace.adopt.samples import Sample, Samples, first_samples
+from headrace.adopt.yaml_text import yaml_text
+from headrace.cli.as_json import print_json
+from headrace.cli.tables import grid, plain_console
+from headrace.config.dataset import DatasetConfig, parse_config
+from headrace.errors import AudioError, ConfigError
+from headrace.report.page import CLIP_SECONDS, html_page, player
+from headrace.report.page import grid as cards
+
+_SAMPLES = 5
+_SHOWN_TEXT = 200
+_DESCRIPTION = """\
+Recognise the layout of the corpus at PATH, a folder or a file, and write the YAML that reads it as it is: Kaldi, NeMo,
+Lhotse, Hugging Face, LJSpeech, LibriSpeech, Raven, WeNet, WebDataset, Parquet, tables, sidecars, folders as labels, or
+an output of Headrace. Five samples are read as a build would read them, and shown with their text. What the YAML does
+not use is counted. Nothing is asked, and nothing at PATH is changed. `headrace build NAME.yaml` is the next step.
+
+Exit codes: 0 the YAML is written; 1 nothing is recognised, or the YAML exists; 2 wrong arguments.
+"""
+
+
+def adopt(arguments: Sequence[str]) -> int:
+    """Run `headrace adopt`. Returns the exit code.
+
+    Raises:
+        HeadraceError: nothing is recognised, the samples cannot be read, or a file exists or would be below PATH.
+    """
+    options = _parser().parse_args(arguments)
+    path = options.path.expanduser().absolute()
+    files = listed(path)
+    layout = recognise(files)
+    target, page = (options.yaml or Path(f"{_name(path)}.yaml")).absolute(), options.page and options.page.absolute()
+    output = (options.output or target.parent / "shards" / target.stem).absolute()
+    for file in filter(None, (target, page)):
+        _check_new(file, files)
+    text = yaml_text(layout, files, output)
+    config = parse_config(yaml.safe_load(text), target.stem, target)
+    samples = first_samples(config, target.parent, layout.examples or files.audio[:_SAMPLES], _SAMPLES)
+    _write(target, text.encode())
+    if page:
+        _write(page, _page(layout, files, samples))
+    content = _content(layout, files, config, samples, target)
+    print_json(content) if options.json else _show(content)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "headrace adopt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="the corpus: a folder, or a manifest, table or tar")
+    parser.add_argument("--yaml", type=Path, metavar="FILE", help="the file to write (default: ./NAME.yaml)")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="output.uri (default: shards/NAME beside the YAML)")
+    parser.add_argument("--page", type=Path, metavar="FILE.html", help="also write a page that plays the samples")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return parser
+
+
+def _name(path: Path) -> str:
+    """The name of a data set: a letter, then letters, digits and `_`."""
+    name = re.sub(r"\W+", "_", path.name.partition(".")[0], flags=re.ASCII).strip("_")
+    return name if name[:1].isalpha() else f"corpus_{name}".rstrip("_")
+
+
+def _check_new(file: Path, files: FileList) -> None:
+    if file.exists():
+        raise ConfigError(f"{file}: the file exists, and is not replaced; remove it, or name another one")
+    if files.path.is_dir() and file.resolve().is_relative_to(files.path.resolve()):
+        raise ConfigError(
+            f"{file}: is below {files.path}, where nothing is written; name another place with --yaml or --page"
+        )
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Write a new file. Raises `ConfigError` if it exists or cannot be written."""
+    try:
+        with file.open("xb") as out:
+            out.write(content)
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written: {error.strerror}") from error
+
+
+def _content(
+    layout: Layout, files: FileList, config: DatasetConfig, samples: Samples, target: Path
+) -> Mapping[str, Any]:
+    unused = layout.unused(files)
+    return {
+        "layout": layout.name,
+        "notes": layout.notes,
+        "yaml": str(target),
+        "source": config.source.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "output": config.output.uri,
+        "num_files": len(files.names),
+        "all_files_listed": files.is_whole,
+        "unused": Extensions.of(unused).counts,
+        "samples": [_facts(sample) for sample in samples.found],
+        "faults": [{"path": path, "reason": reason} for path, reason in samples.faults],
+    }
+
+
+def _facts(sample: Sample) -> dict[str, Any]:
+    return {
+        "key": sample.key,
+        "path": sample.path,
+        "seconds": sample.seconds,
+        "sample_rate_hz": sample.info.sample_rate_hz,
+        "num_channels": len(sample.channels) or sample.info.num_channels,
+        "text": sample.text,
+        "columns": sorted(sample.metadata),
+    }
+
+
+def _show(content: Mapping[str, Any]) -> None:
+    console = plain_console()
+    console.print(f"{content['layout']}, {content['num_files']} files")
+    for note in content["notes"]:
+        console.print(f"  {note}")
+    unused = ", ".join(f"{count} {name}" for name, count in content["unused"].items())
+    console.print(f"not used by the YAML: {unused or 'none'}")
+    rows = [
+        (one["key"], f"{one['seconds']:.2f}", one["sample_rate_hz"], one["num_channels"], one["text"][:_SHOWN_TEXT])
+        for one in content["samples"]
+    ]
+    console.print(grid("samples", ("key", "seconds#", "Hz#", "channels#", "text"), rows))
+    for fault in content["faults"]:
+        console.print(f"rejected: {fault['path']}: {fault['reason']}", soft_wrap=True)
+    console.print(f"{content['yaml']} is written. Next: headrace build {content['yaml']}", soft_wrap=True)
+
+
+def _page(layout: Layout, files: FileList, samples: Samples) -> bytes:
+    unused = Extensions.of(layout.unused(files))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in layout.notes)
+    lead = f"<h1>{escape(files.path.name)}</h1><p class=lead>{escape(layout.name)}</p><ul>{notes}</ul>"
+    faults = "".join(f"<p>rejected: {escape(path)}: {escape(reason)}</p>" for path, reason in samples.faults)
+    body = f"{lead}<p>not used by the YAML: {escape(str(unused))}</p>"
+    return html_page(files.path.name, body + cards([_card(samples, sample) for sample in samples.found]) + faults)
+
+
+def _card(samples: Samples, sample: Sample) -> str:
+    facts = f"{sample.path}, {sample.seconds:.2f} s, {sample.info.sample_rate_hz} Hz"
+    try:
+        sound = player(samples.sound(sample, CLIP_SECONDS), sample.info.sample_rate_hz, sample.key)
+    except AudioError as error:
+        sound = f"<p>{escape(str(error))}</p>"
+    return f"<h3>{escape(sample.key)}</h3><small>{escape(facts)}</small>{sound}<p>{escape(sample.text)}</p>"

@@ -1,0 +1,152 @@
+"""`FileList`: the names below a path, and the beginnings of a few of these files. `Layout`: what was recognised."""
+
+import functools
+import os
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headrace.audio_names import AUDIO_EXTENSIONS
+from headrace.errors import ConfigError, IntegrityError
+from headrace.format.tars.unpacking import unpacked_stream
+from headrace.path_patterns import ignoring
+
+_MOST_FILES = 1_000_000
+_HEAD_BYTES = 256 << 10
+_MOST_MEMBERS = 60
+_AUDIO = frozenset((*AUDIO_EXTENSIONS, "oga", "sph"))
+AUDIO_PATTERNS = tuple(f"*.{extension}" for extension in sorted(_AUDIO))
+
+
+@dataclass(frozen=True)
+class FileList:
+    """Files below a folder.
+
+    Attributes:
+        path: what the user named: a folder, or one file.
+        root: the folder.
+        names: paths relative to the root, sorted; hidden files are left out.
+        is_whole: whether these are all files.
+    """
+
+    path: Path
+    root: Path
+    names: tuple[str, ...]
+    is_whole: bool = True
+
+    @functools.cached_property
+    def audio(self) -> tuple[str, ...]:
+        """The recordings, by their extensions."""
+        return tuple(name for name in self.names if name.rpartition(".")[2].lower() in _AUDIO)
+
+    @functools.cached_property
+    def by_stem(self) -> dict[str, str]:
+        """Recording without its extension, and with it → the recording."""
+        return {key: name for name in self.audio for key in (name.rpartition(".")[0], name)}
+
+    @functools.cached_property
+    def by_end(self) -> dict[str, list[str]]:
+        """Last part of a key of `by_stem` → these keys."""
+        found: dict[str, list[str]] = {}
+        for key in self.by_stem:
+            found.setdefault(key.rpartition("/")[2], []).append(key)
+        return found
+
+    def sidecar_extension(self, name: str) -> str:
+        """The extension of a file beside a recording of its name, such as `normalized.txt`; empty for another file."""
+        folder, slash, last = name.rpartition("/")
+        dots = (at for at, character in enumerate(last) if character == ".")
+        return next((last[at + 1 :] for at in dots if f"{folder}{slash}{last[:at]}" in self.by_stem), "")
+
+    @functools.cached_property
+    def others(self) -> tuple[str, ...]:
+        """Files that are neither recordings nor beside a recording of their name."""
+        audio = frozenset(self.audio)
+        return tuple(name for name in self.names if name not in audio and not self.sidecar_extension(name))
+
+    def lines(self, name: str) -> list[str]:
+        """The first lines of a file that are not blank; none of a file that cannot be read or is not text."""
+        try:
+            with (self.root / name).open("rb") as raw:
+                stream = unpacked_stream(raw, name) if name.endswith((".gz", ".zst")) else raw
+                data = stream.read(_HEAD_BYTES)
+            lines = data.decode("utf-8-sig").splitlines() if len(data) < _HEAD_BYTES else _whole_lines(data)
+        except (OSError, IntegrityError, UnicodeDecodeError):
+            return []
+        return [line for line in lines if line.strip()]
+
+    def members(self, name: str) -> list[str]:
+        """The names of the first members of a tar; none of a damaged one."""
+        with suppress(OSError, tarfile.TarError), tarfile.open(self.root / name, "r:") as tar:
+            return [member.name for member in islice(tar, _MOST_MEMBERS)]
+        return []
+
+
+def _whole_lines(data: bytes) -> list[str]:
+    return data[: data.rfind(b"\n") + 1].decode("utf-8-sig").splitlines()
+
+
+def listed(path: Path) -> FileList:
+    """The files below a folder, or one file. Raises `ConfigError` if there is nothing of this name."""
+    if path.is_file():
+        return FileList(path, path.parent, (path.name,))
+    if not path.is_dir():
+        raise ConfigError(f"{path}: there is no such file or folder")
+    names = list(islice(_below(path), _MOST_FILES + 1))
+    return FileList(path, path, tuple(sorted(names[:_MOST_FILES])), len(names) <= _MOST_FILES)
+
+
+def _below(path: Path) -> Iterator[str]:
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        place = os.path.relpath(folder, path)
+        yield from (name if place == "." else f"{place}/{name}" for name in files if not name.startswith("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A layout, and the section `source` that reads it.
+
+    Attributes:
+        name: of the layout, for people.
+        source: keys of the section `source`; without `uri`, that is the path itself.
+        used: patterns of the files that the section reads, as in `source.ignore`.
+        notes: sentences about what was understood.
+        examples: paths below `uri` of recordings for the samples; empty for the first.
+        group_by: a column whose values should not cross splits.
+    """
+
+    name: str
+    source: Mapping[str, Any]
+    used: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    group_by: str = ""
+
+    def unused(self, files: FileList) -> list[str]:
+        """The files that the section does not read."""
+        is_used = ignoring(self.used)
+        alone = frozenset(files.others) if "sidecars" in self.source else frozenset[str]()
+        return [name for name in files.names if name in alone or not (is_used(name) or is_used(name.lower()))]
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """Number of files by extension; files without one are counted under their names."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, names: list[str] | tuple[str, ...]) -> "Extensions":
+        """Count names."""
+        ends = ((name.rpartition("/")[2], name) for name in names)
+        found = Counter(f"*.{last.rpartition('.')[2]}" if "." in last else last for last, _ in ends)
+        return cls(dict(found.most_common()))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{count} {name}" for name, count in self.counts.items()) or "no files"

@@ -1,0 +1,67 @@
+"""Writes the YAML of a data set for a layout."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from headrace.adopt.listing import Extensions, FileList, Layout
+from headrace.source_kinds import FILES
+
+_ABOUT = {
+    "uri": "nothing below it is changed",
+    "kind": "the rows of the corpus are the samples (docs/corpora.md)",
+    "metadata": "the table, joined to the recordings by their paths",
+    "table": "how the table is read",
+    "samples": "each row of the table is a sample",
+    "columns": "columns with a meaning",
+    "key_form": "keys with other characters than A-Z a-z 0-9 _ - are changed",
+    "sidecars": "files beside recordings whose values become columns",
+    "path_columns": "columns from the paths of recordings",
+    "ignore": "files that are no recordings",
+    "where": "other rows are left out",
+}
+_MORE = """\
+# audio:  {sample_rate: 16000, num_channels: 1}     # without it, samples keep the format of their recordings
+# splits: {train: 0.9, validation: 0.05, test: 0.05}
+# shards: {samples_per_shard: 50, partitions: {train: 16}}
+# docs/config.md has all keys.
+"""
+
+
+def yaml_text(layout: Layout, files: FileList, output: Path) -> str:
+    """The content of the YAML file, with comments."""
+    source = {"uri": str(files.path), **layout.source}
+    if source.get("kind", FILES) == FILES and (ignored := _ignored(layout, files)):
+        source["ignore"] = ignored
+    dumped = yaml.safe_dump(source, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=None)
+    lines = [f"# {_line(layout.name)}", *(f"# {_line(note)}" for note in layout.notes), "source:"]
+    lines += [_commented(line) for line in _flat(dumped)]
+    if layout.group_by:
+        lines.append(f"# group_by: {layout.group_by}     # its values then never cross splits")
+    return "\n".join([*lines, yaml.safe_dump({"output": {"uri": str(output)}}).rstrip(), _MORE])
+
+
+def _flat(dumped: str) -> list[str]:
+    return [f"  {line}" for line in dumped.splitlines()]
+
+
+def _commented(line: str) -> str:
+    match = re.match(r"  (\w+):", line)
+    return f"{line}     # {_ABOUT[match[1]]}" if match and match[1] in _ABOUT else line
+
+
+def _ignored(layout: Layout, files: FileList) -> list[str]:
+    """Patterns of the files that are no recordings: their extensions, or their names if used files have the same."""
+    unused = layout.unused(files)
+    used = Extensions.of(sorted(set(files.names) - set(unused))).counts
+    by_extension = Extensions.of(unused).counts
+    last = {name.rpartition("/")[2] for name in unused}
+    kept = [pattern for pattern in by_extension if pattern not in used]
+    names = [name for name in last if Extensions.of([name]).counts.keys() & used.keys()]
+    return sorted({*kept, *(re.sub(r"([*?\[])", r"[\1]", name) for name in names)})
+
+
+def _line(text: str) -> str:
+    """A text that is safe in a comment: on one line, without control characters."""
+    return "".join(one if one.isprintable() else "?" for one in text)

@@ -1,0 +1,141 @@
+"""`headrace adopt` on layouts of real projects."""
+
+import contextlib
+import hashlib
+import json
+
+import pytest
+
+from headrace import StreamingDataset
+from headrace.adopt.command import adopt
+from headrace.config.dataset import load_config
+from headrace.errors import ConfigError
+from tests.support import layouts
+from tests.support.corpora import NUM_UTTERANCES, text
+from tests.support.instances import memory_instance
+
+TEXTS = {text(number) for number in range(NUM_UTTERANCES)}
+
+
+def contents(folder):
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files}
+
+
+def adopted(path, folder, capsys, *options):
+    assert adopt([str(path), "--yaml", str(folder / "mine.yaml"), "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(("write", "name"), layouts.LAYOUTS.items(), ids=lambda one: getattr(one, "__name__", None))
+def test_a_layout_is_recognised_and_its_first_samples_are_read(write, name, tmp_path, capsys):
+    root = tmp_path / "corpus"
+    write(root)
+    before = contents(root)
+    found = adopted(root, tmp_path, capsys)
+    assert found["layout"] == name
+    assert (found["faults"], len(found["samples"])) == ([], 5)
+    config = load_config(tmp_path / "mine.yaml")
+    assert config.output.uri == str(tmp_path / "shards/mine")
+    if write not in layouts.WITHOUT_TEXT:
+        texts = {one["text"].strip('"') for one in found["samples"]}
+        assert len(texts) == 5
+        assert texts <= TEXTS
+    assert contents(root) == before
+
+
+def test_no_file_is_replaced(tmp_path, capsys):
+    layouts.plain(tmp_path / "corpus")
+    adopted(tmp_path / "corpus", tmp_path, capsys)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="is not replaced"):
+        adopted(tmp_path / "corpus", tmp_path, capsys)
+    with pytest.raises(ConfigError, match="is not replaced"):
+        adopt([str(tmp_path / "corpus"), "--yaml", str(tmp_path / "b.yaml"), "--page", str(tmp_path / "mine.yaml")])
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("option", ["--yaml", "--page"])
+def test_nothing_is_written_below_the_corpus(option, tmp_path, monkeypatch):
+    layouts.plain(tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigError, match="nothing is written"):
+        adopt(["corpus", option, str(tmp_path / "corpus/x.yaml")])
+    assert contents(tmp_path) == before
+
+
+def test_the_yaml_is_named_after_the_corpus_and_the_samples_are_a_table_and_a_page(tmp_path, monkeypatch, capsys):
+    layouts.sidecars(tmp_path / "my-birds")
+    monkeypatch.chdir(tmp_path)
+    assert adopt(["my-birds", "--page", "page.html"]) == 0
+    shown = capsys.readouterr().out
+    assert "recordings with sidecars" in shown
+    assert "text 4" in shown
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("<audio") == 5
+    assert "text 4" in page
+    yaml = (tmp_path / "my_birds.yaml").read_text()
+    assert "sidecars: [json, txt]     # " in yaml
+    assert load_config(tmp_path / "my_birds.yaml").source.ignore == ("LICENSE.txt",)
+
+
+def test_files_that_the_yaml_does_not_use_are_counted_and_ignored(tmp_path, capsys):
+    layouts.librispeech(tmp_path / "corpus")
+    (tmp_path / "corpus/cover.png").write_bytes(b"")
+    found = adopted(tmp_path / "corpus", tmp_path, capsys)
+    assert found["unused"] == {"*.TXT": 1, "*.png": 1}
+    assert load_config(tmp_path / "mine.yaml").source.ignore == ("*.TXT", "*.png")
+
+
+def test_recordings_that_a_build_rejects_are_named(tmp_path, capsys):
+    layouts.plain(tmp_path / "corpus")
+    (tmp_path / "corpus/utt-1.wav").write_bytes(b"no sound")
+    found = adopted(tmp_path / "corpus", tmp_path, capsys)
+    assert [fault["path"] for fault in found["faults"]] == ["utt-1.wav"]
+    assert len(found["samples"]) == 4
+
+
+@pytest.mark.parametrize("content", [{}, {"a.png": b"x", "b/c.png": b"x", "README": b"x"}])
+def test_what_is_not_recognised_is_an_error_that_says_what_was_found(content, tmp_path, monkeypatch):
+    root = tmp_path / "corpus"
+    root.mkdir()
+    for name, data in content.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(data)
+    monkeypatch.chdir(tmp_path)
+    found = "2 \\*.png, 1 README" if content else "no files"
+    with pytest.raises(ConfigError, match=f"no layout is recognised. Found: {found}"):
+        adopt(["corpus"])
+    assert list(tmp_path.glob("*.yaml")) == []
+
+
+def test_a_path_of_nothing_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="no such file or folder"):
+        adopt([str(tmp_path / "gone")])
+
+
+@pytest.mark.parametrize("name", ["train_manifest.json"])
+def test_a_manifest_is_adopted_by_its_path(name, tmp_path, capsys):
+    layouts.nemo(tmp_path / "corpus")
+    found = adopted(tmp_path / "corpus" / name, tmp_path, capsys)
+    assert (found["layout"], len(found["samples"])) == ("NeMo manifest", 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", layouts.LAYOUTS, ids=lambda write: write.__name__)
+def test_what_is_adopted_is_built_and_read(write, tmp_path, monkeypatch, capsys, undrawn):
+    from headrace_dagster.build_command.commands import build
+
+    root, instance = tmp_path / "corpus", memory_instance()
+    monkeypatch.setattr(
+        "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
+    )
+    write(root)
+    adopted(root, tmp_path, capsys)
+    yaml = tmp_path / "mine.yaml"
+    yaml.write_text(yaml.read_text() + "splits: {train: 1.0}\nloader: {num_workers: 0}\n")
+    assert build([str(yaml)]) == 0
+    batch = next(iter(StreamingDataset(remote=str(tmp_path / "shards/mine"), batch_size=1)))
+    assert batch["audio"].shape[1] > 0
+    assert len(StreamingDataset(remote=str(tmp_path / "shards/mine"), batch_size=1)) == NUM_UTTERANCES
