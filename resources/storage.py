@@ -21,6 +21,7 @@ from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SourceConfig
 from headrace.errors import ConfigError, NotFoundError
+from headrace.source_kinds import FILES
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
