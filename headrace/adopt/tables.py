@@ -1,7 +1,6 @@
 """Recognises folders of recordings with tables that name them: audiofolder, LJSpeech, LibriSpeech, Raven and others."""
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from headrace.adopt.corpora import first_object, folder_of, place
 from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
+from headrace.format.typed_json import json_value
 from headrace.path_templates import TABLE_STEM
 
 Row = Mapping[str, str]
@@ -232,7 +232,7 @@ def _objects(lines: Sequence[str]) -> list[Mapping[str, Any]]:
     found = []
     for line in lines:
         try:
-            found.append(json.loads(line))
+            found.append(json_value(line))
         except ValueError:
             return []
     return [row for row in found if isinstance(row, dict)]

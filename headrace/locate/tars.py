@@ -16,6 +16,7 @@ from headrace.errors import (
     ConfigError,
     FormatError,
     HeadraceError,
+    NoShardsError,
     NotAFileError,
     NotFoundError,
     StoreUnavailableError,
@@ -154,15 +155,17 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
 
     Raises:
         NotFoundError: the file is not there.
-        FormatError: a line names no tar, there are none, or their URLs are of several stores.
+        NoShardsError: a line names no tar, or there are none.
+        FormatError: the URLs are of several stores.
     """
     lines = (line.strip() for line in storage.read(name).decode(errors="replace").splitlines())
     names = list(dict.fromkeys(line for line in lines if line and line[0] != "#"))
     if not names or not all(map(is_tar, names)):
         odd = next((unsigned(name) for name in names if not is_tar(name)), None)
-        raise FormatError(
-            f"{named}: {'lists nothing' if odd is None else f'lists {odd!r}, which is no tar'}: a text list has the "
-            "path or the URL of a tar in each line; pass signed URLs as streams=[Stream(remote=…), …]"
+        raise NoShardsError(
+            f"{named}: it is a file, and neither a tar nor a sizes.json, nor a list of tars: it lists "
+            f"{'nothing' if odd is None else f'{odd!r}, which is no tar'}. A list has the path or the URL of a tar in "
+            "each line; pass signed URLs as streams=[Stream(remote=…), …]"
         )
     if not all("://" in name for name in names):
         storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)

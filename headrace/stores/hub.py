@@ -5,6 +5,7 @@ to other hosts, by URLs with signatures that expire; these are kept until then, 
 be asked.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -178,8 +179,10 @@ class HubStorage:
                 answer = self.retried(prefix, functools.partial(self._asked, url))
             except NotFoundError:  # a folder that is not there
                 return
-            found = [one for one in json.loads(answer.content) if one["type"] == "file"]
-            yield [self._entry(one) for one in found if one["path"].startswith(start)]
+            with _as_answered(self.uri):
+                found = [one for one in json.loads(answer.content) if one["type"] == "file"]
+                entries = [self._entry(one) for one in found if one["path"].startswith(start)]
+            yield entries
             following = _NEXT.search(answer.headers.get("Link", ""))
             url = urljoin(url, following[1]) if following else ""
 
@@ -274,7 +277,17 @@ class HubStorage:
 def _commit_of(repository: Repository, transfer: Transfer) -> str:
     storage, url = HubStorage(repository, "", transfer), repository.url_of_api("revision", repository.revision)
     answer = storage.retried("", lambda: asked(f"{url}?expand=sha", repository.uri, transfer.timeout_seconds))
-    return str(json.loads(answer.content)["sha"])
+    with _as_answered(repository.uri):
+        return str(json.loads(answer.content)["sha"])
+
+
+@contextlib.contextmanager
+def _as_answered(uri: str) -> Iterator[None]:
+    """Turn a fault of an answer's form into a `StorageError`."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise StorageError(f"{uri}: the answer is not one of the Hub ({error!r}): check HF_ENDPOINT") from error
 
 
 def _expiry_of(url: str) -> float:

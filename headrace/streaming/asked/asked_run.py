@@ -3,7 +3,6 @@
 What was delivered is computed by `delivered`, and the questions are answered by `answers`.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from headrace.errors import ConfigError, NotFoundError, StateError
 from headrace.format.beside.view_files import read_view
+from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.outputs import output_of, view_folders
 from headrace.stores.storage import open_storage
@@ -37,7 +37,7 @@ def read_state(path: str) -> OrderState:
         StateError: it is not JSON, or not a state of Headrace.
     """
     try:
-        return OrderState.from_json(json.loads(Path(path).read_bytes()))
+        return OrderState.from_json(json_value(Path(path).read_bytes()))
     except FileNotFoundError as error:
         raise NotFoundError(f"{path}: no such file; write json.dumps(loader.state_dict()) to a file") from error
     except (ValueError, OSError) as error:
