@@ -180,7 +180,10 @@ class HubStorage:
             except NotFoundError:  # a folder that is not there
                 return
             with _as_answered(self.uri):
-                found = [one for one in json.loads(answer.content) if one["type"] == "file"]
+                listed = json.loads(answer.content)
+                if not isinstance(listed, list):
+                    raise TypeError(f"expected a list, not {type(listed).__name__}")
+                found = [one for one in listed if one["type"] == "file"]
                 entries = [self._entry(one) for one in found if one["path"].startswith(start)]
             yield entries
             following = _NEXT.search(answer.headers.get("Link", ""))

@@ -3,13 +3,14 @@
 import os
 import pickle
 import time
+from email.message import Message
 
 import pytest
 
 from headrace.errors import ConfigError, FileChangedError, NotFoundError, StorageError, UnsafePathError
 from headrace.sources.bucket_source import BucketSource
 from headrace.stores.hub import HubStorage, pinned
-from headrace.stores.hub_requests import parsed_name, token_for
+from headrace.stores.hub_requests import Answer, parsed_name, token_for
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
 from tests.support.hub import COMMITS, TOKEN, hub_server
@@ -189,6 +190,14 @@ def test_a_missing_repository_or_revision_is_no_missing_file(hub, name):
     with pytest.raises(StorageError, match="check the name and the revision") as caught:
         open_storage(name)
     assert not isinstance(caught.value, NotFoundError)
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"{}", b"[1]", b'[{"type": "file"}]', b"[" * 100_000])
+def test_an_answer_of_something_else_is_an_error_that_names_the_variable(hub, content, monkeypatch):
+    storage = open_storage(f"{SONGS}@{COMMITS[0]}/data")
+    monkeypatch.setattr(HubStorage, "_asked", lambda self, url: Answer(url, Message(), content))
+    with pytest.raises(StorageError, match=r"hf://.*: the answer is not one of the Hub .*check HF_ENDPOINT"):
+        list(storage.list())
 
 
 def test_the_hub_is_not_written_to(hub):
