@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from headrace.adopt.listing import Extensions, FileList, Layout, listed
+from headrace.adopt.listing import FileList, Layout, counts_said, extensions_of, listed
 from headrace.adopt.recognising import recognise
 from headrace.adopt.samples import Sample, Samples, first_samples
 from headrace.adopt.yaml_text import yaml_text
@@ -96,7 +96,6 @@ def _write(file: Path, content: bytes) -> None:
 def _content(
     layout: Layout, files: FileList, config: DatasetConfig, samples: Samples, target: Path
 ) -> Mapping[str, Any]:
-    unused = layout.unused(files)
     return {
         "layout": layout.name,
         "notes": layout.notes,
@@ -105,7 +104,7 @@ def _content(
         "output": config.output.uri,
         "num_files": len(files.names),
         "all_files_listed": files.is_whole,
-        "unused": Extensions.of(unused).counts,
+        "unused": extensions_of(layout.unused(files)),
         "samples": [_facts(sample) for sample in samples.found],
         "faults": [{"path": path, "reason": reason} for path, reason in samples.faults],
     }
@@ -128,8 +127,7 @@ def _show(content: Mapping[str, Any]) -> None:
     console.print(f"{content['layout']}, {content['num_files']} files")
     for note in content["notes"]:
         console.print(f"  {note}")
-    unused = ", ".join(f"{count} {name}" for name, count in content["unused"].items())
-    console.print(f"not used by the YAML: {unused or 'none'}")
+    console.print(f"not used by the YAML: {counts_said(content['unused'])}")
     rows = [
         (one["key"], f"{one['seconds']:.2f}", one["sample_rate_hz"], one["num_channels"], one["text"][:_SHOWN_TEXT])
         for one in content["samples"]
@@ -141,11 +139,11 @@ def _show(content: Mapping[str, Any]) -> None:
 
 
 def _page(layout: Layout, files: FileList, samples: Samples) -> bytes:
-    unused = Extensions.of(layout.unused(files))
+    unused = counts_said(extensions_of(layout.unused(files)))
     notes = "".join(f"<li>{escape(note)}</li>" for note in layout.notes)
     lead = f"<h1>{escape(files.path.name)}</h1><p class=lead>{escape(layout.name)}</p><ul>{notes}</ul>"
     faults = "".join(f"<p>rejected: {escape(path)}: {escape(reason)}</p>" for path, reason in samples.faults)
-    body = f"{lead}<p>not used by the YAML: {escape(str(unused))}</p>"
+    body = f"{lead}<p>not used by the YAML: {escape(unused)}</p>"
     return html_page(files.path.name, body + cards([_card(samples, sample) for sample in samples.found]) + faults)
 
 

@@ -4,9 +4,9 @@ import functools
 import os
 import tarfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -135,18 +135,12 @@ class Layout:
         return [name for name in files.names if name in alone or not (is_used(name) or is_used(name.lower()))]
 
 
-@dataclass(frozen=True, slots=True)
-class Extensions:
-    """Number of files by extension; files without one are counted under their names."""
+def extensions_of(names: Iterable[str]) -> dict[str, int]:
+    """Number of files by extension, the most frequent first; files without one are counted under their names."""
+    last = (name.rpartition("/")[2] for name in names)
+    return dict(Counter(f"*.{one.rpartition('.')[2]}" if "." in one else one for one in last).most_common())
 
-    counts: Mapping[str, int] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, names: list[str] | tuple[str, ...]) -> "Extensions":
-        """Count names."""
-        ends = ((name.rpartition("/")[2], name) for name in names)
-        found = Counter(f"*.{last.rpartition('.')[2]}" if "." in last else last for last, _ in ends)
-        return cls(dict(found.most_common()))
-
-    def __str__(self) -> str:
-        return ", ".join(f"{count} {name}" for name, count in self.counts.items()) or "no files"
+def counts_said(counts: Mapping[str, int]) -> str:
+    """The result of `extensions_of`, for people."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "no files"

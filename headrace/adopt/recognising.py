@@ -1,7 +1,7 @@
 """`recognise`: the layout of the files below a path, by the first recogniser that knows it."""
 
 from headrace.adopt import corpora, folders, tables
-from headrace.adopt.listing import Extensions, FileList, Layout
+from headrace.adopt.listing import FileList, Layout, counts_said, extensions_of
 from headrace.errors import ConfigError
 
 RECOGNISERS = (
@@ -33,6 +33,6 @@ def recognise(files: FileList) -> Layout:
         if (layout := recogniser(files)) is not None:
             return layout
     raise ConfigError(
-        f"{files.path}: no layout is recognised. Found: {Extensions.of(files.names)}. Recordings have the extensions "
-        "flac, wav, ogg, opus, mp3 and others; docs/corpora.md shows how to describe a corpus by hand"
+        f"{files.path}: no layout is recognised. Found: {counts_said(extensions_of(files.names))}. Recordings have the "
+        "extensions flac, wav, ogg, opus, mp3 and others; docs/corpora.md shows how to describe a corpus by hand"
     )

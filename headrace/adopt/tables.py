@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from headrace.adopt.corpora import first_object, folder_of, place
 from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
@@ -62,7 +62,7 @@ def raven(files: FileList) -> Layout | None:
     texts = [name for name in files.names if name.endswith(".txt")]
     heads = {name: files.lines(name) for name in texts[:_MOST_TABLES]}
     found = [name for name, lines in heads.items() if lines and lines[0].startswith(_RAVEN)]
-    tables = [_Table(name, _delimited(heads[name], "\t", ()), {"format": "tsv"}) for name in found]
+    tables = [_Table(name, _delimited(heads[name], "\t", csv.QUOTE_NONE), {"format": "tsv"}) for name in found]
     tables = [_Table(one.name, [{**row, TABLE_STEM: _stem(one.name)} for row in one.rows], one.form) for one in tables]
     ends = {name.rpartition("/")[2].split(".", 1)[1] for name in found}
     pattern = f"**/*.{ends.pop()}" if len(ends) == 1 else "**/*.txt"
@@ -220,8 +220,7 @@ def _delimited_table(files: FileList, name: str, lines: list[str], delimiter: st
     return _Table(name, rows, form) if rows else None
 
 
-def _delimited(lines: Iterable[str], delimiter: str, quoting: Any) -> list[Row]:  # noqa: ANN401 - a number of csv
-    quoting = quoting or csv.QUOTE_NONE if quoting == () else quoting
+def _delimited(lines: Iterable[str], delimiter: str, quoting: Literal[0, 3]) -> list[Row]:
     reader = csv.DictReader(lines, delimiter=delimiter, quoting=quoting)
     return [{key: cell for key, cell in row.items() if isinstance(key, str) and cell} for row in islice(reader, _ROWS)]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import yaml
 
-from headrace.adopt.listing import Extensions, FileList, Layout
+from headrace.adopt.listing import FileList, Layout, extensions_of
 from headrace.source_kinds import FILES
 
 _ABOUT = {
     "uri": "nothing below it is changed",
-    "kind": "the rows of the corpus are the samples (docs/corpora.md)",
+    "kind": "the rows of the corpus are the samples (docs/sources.md)",
     "metadata": "the table, joined to the recordings by their paths",
     "table": "how the table is read",
     "samples": "each row of the table is a sample",
@@ -36,14 +36,10 @@ def yaml_text(layout: Layout, files: FileList, output: Path) -> str:
         source["ignore"] = ignored
     dumped = yaml.safe_dump(source, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=None)
     lines = [f"# {_line(layout.name)}", *(f"# {_line(note)}" for note in layout.notes), "source:"]
-    lines += [_commented(line) for line in _flat(dumped)]
+    lines += [_commented(f"  {line}") for line in dumped.splitlines()]
     if layout.group_by:
         lines.append(f"# group_by: {layout.group_by}     # its values then never cross splits")
     return "\n".join([*lines, yaml.safe_dump({"output": {"uri": str(output)}}).rstrip(), _MORE])
-
-
-def _flat(dumped: str) -> list[str]:
-    return [f"  {line}" for line in dumped.splitlines()]
 
 
 def _commented(line: str) -> str:
@@ -54,11 +50,10 @@ def _commented(line: str) -> str:
 def _ignored(layout: Layout, files: FileList) -> list[str]:
     """Patterns of the files that are no recordings: their extensions, or their names if used files have the same."""
     unused = layout.unused(files)
-    used = Extensions.of(sorted(set(files.names) - set(unused))).counts
-    by_extension = Extensions.of(unused).counts
+    used = extensions_of(sorted(set(files.names) - set(unused)))
     last = {name.rpartition("/")[2] for name in unused}
-    kept = [pattern for pattern in by_extension if pattern not in used]
-    names = [name for name in last if Extensions.of([name]).counts.keys() & used.keys()]
+    kept = [pattern for pattern in extensions_of(unused) if pattern not in used]
+    names = [name for name in last if extensions_of([name]).keys() & used.keys()]
     return sorted({*kept, *(re.sub(r"([*?\[])", r"[\1]", name) for name in names)})
 
 

@@ -12,7 +12,7 @@ from headrace.exports.exporter import ExportAudio, ExportSample
 from headrace.format.beside.column_table import ColumnSpec
 from headrace.format.manifests.manifests import parsed_name
 from headrace.format.sample_starts import sample_starts
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import json_object
 from headrace.locate.outputs import LATENTS
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
@@ -144,12 +144,9 @@ def _audio(stored: StoredSample) -> dict[str, ExportAudio]:
 
 def _parsed(blob: bytes, stored: StoredSample) -> dict[str, object]:
     try:
-        content = json_value(blob)
+        return json_object(blob)
     except ValueError as error:
-        raise FormatError(f"{stored.called}: its .json is not valid JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise FormatError(f"{stored.called}: its .json is not an object")
-    return content
+        raise FormatError(f"{stored.called}: its .json is not a JSON object ({error})") from error
 
 
 def _bytes(stored: StoredSample, column: int | None) -> bytes | None:

@@ -36,6 +36,11 @@ def json_value(text: str | bytes, **hooks: Callable[..., Any] | None) -> Any:  #
         raise ValueError("brackets are nested too deeply") from error
 
 
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """The object of a JSON text. Raises `ValueError` if it is not valid, or not an object."""
+    return _object(json_value(text))
+
+
 def sample_json(text: bytes, shard: str, key: str) -> dict[str, Any]:
     """The JSON of a sample of a shard that Headrace wrote.
 
@@ -43,7 +48,7 @@ def sample_json(text: bytes, shard: str, key: str) -> dict[str, Any]:
         FormatError: it is not a JSON object, or its `headrace` is not one.
     """
     try:
-        found = _object(json_value(text))
+        found = json_object(text)
         _object(found.get("headrace", {}))
     except ValueError as error:
         raise FormatError(

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from headrace.errors import FileChangedError
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.listing import NO_CTIME, FileStamp
 from headrace.sources.named_files import is_url, object_of
 from headrace.sources.object_file import ObjectFile
+from headrace.stores.ranged_files import RawFile
 from headrace.stores.storage import StoredObject
 
 _WHOLE_BYTES = 64 << 20
@@ -25,39 +26,18 @@ _PIECE_BYTES = 1 << 20
 _NS = 1_000_000_000
 
 
-class RangeFile(io.RawIOBase):
+class RangeFile(RawFile):
     """Bytes of an open file as a file of their own. Use it below an `io.BufferedReader`."""
 
     def __init__(self, file: BinaryIO, start: int, num_bytes: int) -> None:
         """Take `num_bytes` bytes from byte `start`. The position of `file` is moved."""
-        self._file, self._start, self._size = file, start, num_bytes
-        self._position = 0
+        super().__init__(num_bytes)
+        self._file, self._start = file, start
 
-    def readable(self) -> bool:
-        """See `io.IOBase`."""
-        return True
-
-    def seekable(self) -> bool:
-        """See `io.IOBase`."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
-        """See `io.RawIOBase`."""
-        self._file.seek(self._start + self._position)
-        data = self._file.read(max(0, min(len(buffer), self._size - self._position)))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """See `io.IOBase`."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        """See `io.IOBase`."""
-        return self._position
+    def read_at(self, start: int, stop: int) -> bytes:
+        """See `RawFile.read_at`; empty where the open file has become shorter."""
+        self._file.seek(self._start + start)
+        return self._file.read(stop - start)
 
 
 def range_stamp(whole: FileStamp, num_bytes: int) -> FileStamp:

@@ -23,7 +23,7 @@ from headrace.errors import FileChangedError, NotFoundError, StorageError, Store
 from headrace.stores import web_objects
 from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.hub_requests import Answer, Repository, asked, parsed_name, token_for
-from headrace.stores.objects import opened_by_ranges
+from headrace.stores.ranged_files import opened_by_ranges
 from headrace.stores.requests import Transfer
 
 T = TypeVar("T")
@@ -247,7 +247,8 @@ class HubStorage:
         names = [*(["X-Xet-Hash"] if self.repository.is_bucket else []), "X-Linked-Etag", "ETag"]
         tag = next((answer.headers[name] for name in names if name in answer.headers), "")
         tag = tag.removeprefix("W/").strip('"')
-        return _File(answer.url, _expiry_of(answer.url), int(size), f'"{tag}"')
+        with _as_answered(self.uri):
+            return _File(answer.url, _expiry_of(answer.url), int(size), f'"{tag}"')
 
     def _bytes(self, path: str, request: Callable[[str, float, str | None], bytes]) -> bytes:
         """The result of a request for bytes, sent again while the host fails.

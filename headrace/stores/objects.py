@@ -5,22 +5,22 @@ obstore repeats them by its own rules.
 """
 
 import contextlib
-import io
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPException, HTTPResponse  # at run time, for the API pages
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar, cast
+from http.client import HTTPResponse  # at run time, for the API pages
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from urllib.parse import quote
 
-from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError, StoreUnavailableError
+from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFoundError
 from headrace.signed_urls import SignedName
 from headrace.stores import web_objects
 from headrace.stores.client_errors import OtherRangeError, translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.own_host import stays_on_own_host
+from headrace.stores.ranged_files import opened_by_ranges
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
@@ -299,7 +299,7 @@ class ObjectStorage:
             if last > start and not last.startswith(start):
                 return
 
-    def streamed(self, path: str) -> "contextlib.AbstractContextManager[HTTPResponse]":
+    def streamed(self, path: str) -> contextlib.AbstractContextManager[HTTPResponse]:
         """The answer to a request for a whole object of a web server, to be read from front to end."""
         return web_objects.opened(self._url(path), self._timeout_seconds)
 
@@ -376,111 +376,3 @@ class ObjectStorage:
 def _just_before(start: str) -> str | None:
     """A key just before those that begin with `start`; None to list from the first key."""
     return start[:-1] + chr(ord(start[-1]) - 1) if start.isascii() and start[-1:] > " " else None
-
-
-class RangedStore(Protocol):
-    """A store whose objects `opened_by_ranges` reads."""
-
-    def size(self, path: str) -> int:
-        """See `Storage.size`."""
-
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """See `Storage.read_ranges`. Raises `NoRangesError`."""
-
-    def streamed(self, path: str) -> contextlib.AbstractContextManager[HTTPResponse]:
-        """See `ObjectStorage.streamed`."""
-
-    def retried(self, path: str, once: Callable[[], T]) -> T:
-        """See `ObjectStorage.retried`."""
-
-
-def opened_by_ranges(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
-    """An object as a seekable file that is read by requests for pieces of this size."""
-    return io.BufferedReader(_RangedFile(storage, path), piece_bytes)
-
-
-class _RangedFile(io.RawIOBase):
-    """An object as a raw file for `io.BufferedReader`. Each read is a request.
-
-    If the server does not answer requests for ranges, the object is read from front to end instead.
-    """
-
-    def __init__(self, storage: RangedStore, path: str) -> None:
-        self._storage, self._path, self._at = storage, path, 0
-        self._size = storage.size(path)
-        self._stream: _Stream | None = None
-
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        super().close()
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
-        stop = min(self._at + len(buffer), self._size)
-        if stop <= self._at:
-            return 0
-        data = self._read(stop)
-        buffer[: len(data)] = data
-        self._at = stop
-        return len(data)
-
-    def _read(self, stop: int) -> bytes:
-        """Bytes from the current position to `stop`, which is behind it."""
-        if self._stream is None:
-            try:
-                return self._storage.read_ranges(self._path, [(self._at, stop)])[0]
-            except web_objects.NoRangesError:
-                self._stream = _Stream(self._storage, self._path)
-        return self._stream.read(self._at, stop)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = max(0, offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence])
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-
-class _Stream:
-    """One answer with a whole object, which is requested again to go back, or if the connection breaks."""
-
-    def __init__(self, storage: RangedStore, path: str) -> None:
-        self._storage, self._path, self._at = storage, path, 0
-        self._opened = contextlib.ExitStack()
-        self._answer: HTTPResponse | None = None
-
-    def read(self, start: int, stop: int) -> bytes:
-        """Bytes [start, stop) of the object."""
-        found: bytes = self._storage.retried(self._path, lambda: self._once(start, stop))
-        return found
-
-    def close(self) -> None:
-        """End the request."""
-        self._answer = None
-        self._opened.close()
-
-    def _once(self, start: int, stop: int) -> bytes:
-        if self._answer is None or start < self._at:
-            self.close()
-            self._answer, self._at = self._opened.enter_context(self._storage.streamed(self._path)), 0
-        try:
-            while self._at < start:
-                self._advance(min(PIECE_BYTES, start - self._at))
-            return b"".join(iter(lambda: self._advance(stop - self._at) if self._at < stop else b"", b""))
-        except (OSError, HTTPException) as error:
-            self.close()
-            raise StoreUnavailableError(f"{self._path}: the connection broke at byte {self._at}: {error}") from error
-
-    def _advance(self, num_bytes: int) -> bytes:
-        assert self._answer is not None
-        data = self._answer.read(num_bytes)
-        if not data:
-            raise HTTPException("the object ended early")
-        self._at += len(data)
-        return data

@@ -17,7 +17,7 @@ from headrace.format.manifests.planned_keys import read_planned_keys
 from headrace.format.rejects import RejectReason
 from headrace.format.segment_keys import recording_key
 from headrace.format.snapshots.snapshots import Snapshot, read_table
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import json_object
 from headrace.stores.refetch import read_sound
 from headrace.stores.storage import Storage
 
@@ -118,9 +118,6 @@ def snapshot_faults(storage: Storage, snapshot: Snapshot) -> list[str]:
 def _counts(blob: bytes, name: str) -> dict[str, int]:
     """The counts of a `sizes.json`, by shard. Raises `FormatError`."""
     try:
-        content = json_value(blob)
+        return json_object(blob)
     except ValueError as error:
-        raise FormatError(f"{name}: not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise FormatError(f"{name}: expected an object, found {type(content).__name__}")
-    return content
+        raise FormatError(f"{name}: not a JSON object ({error})") from error

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, read_header, read_stamps
+from headrace.catalog.stored.header import HEADER_PATH, read_header, read_stamps
+from headrace.catalog.stored.header_lines import PARTS_FOLDER
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot

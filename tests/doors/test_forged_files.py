@@ -18,15 +18,8 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.catalog.stored.column_header import ColumnTableHeader, TablePart
-from headrace.catalog.stored.header import (
-    CatalogHeader,
-    CatalogTotals,
-    Part,
-    PartitionEntry,
-    partition_in,
-    read_stamps,
-    stamps_bytes,
-)
+from headrace.catalog.stored.header import CatalogHeader, PartitionEntry, partition_in, read_stamps, stamps_bytes
+from headrace.catalog.stored.header_lines import CatalogTotals, Part
 from headrace.errors import HeadraceError
 from headrace.format import tables
 from headrace.format.beside.column_files import specs_of

@@ -27,13 +27,13 @@ from headrace.catalog.stored.header import (
     HEADER_PATH,
     SCAN_AGAIN,
     CatalogHeader,
-    Part,
     PartitionEntry,
     check_grouping,
     partition_in,
     read_header,
     sizes_of_parts,
 )
+from headrace.catalog.stored.header_lines import Part
 from headrace.catalog.stored.parquet_files import parsed_table, way_out
 from headrace.catalog.stored.partitions import recordings_of
 from headrace.config.dataset import DatasetConfig

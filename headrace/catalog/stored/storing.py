@@ -19,14 +19,9 @@ from headrace.catalog.scanning.scan import Catalog
 from headrace.catalog.stored.header import (
     CATALOG_FORMAT,
     HEADER_PATH,
-    NO_RECORD,
-    PARTS_FOLDER,
     REJECTED_PATH,
     CatalogHeader,
-    CatalogTotals,
-    Part,
     PartitionEntry,
-    ScanRecord,
     catalog_digest,
     durations_bytes,
     grouping_of,
@@ -34,6 +29,7 @@ from headrace.catalog.stored.header import (
     sizes_of_parts,
     stamps_bytes,
 )
+from headrace.catalog.stored.header_lines import NO_RECORD, PARTS_FOLDER, CatalogTotals, Part, ScanRecord
 from headrace.catalog.stored.parquet_files import parquet_bytes, write_if_new
 from headrace.catalog.stored.partitions import merged_names, num_samples, own_groups
 from headrace.catalog.stored.parts import StoredCatalog, read_rows

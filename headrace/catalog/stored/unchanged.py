@@ -20,14 +20,8 @@ from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.early_listing import EarlyListing, list_early
 from headrace.catalog.scanning.scan import RecordingFigures, Scan
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.header import (
-    HEADER_PATH,
-    PARTS_FOLDER,
-    CatalogHeader,
-    check_owner,
-    read_durations,
-    read_stamps,
-)
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, check_owner, read_durations, read_stamps
+from headrace.catalog.stored.header_lines import PARTS_FOLDER
 from headrace.catalog.stored.parts import StoredCatalog, last_catalog, read_rows
 from headrace.catalog.stored.storing import copy_rejects, remove_old_parts
 from headrace.catalog.stored.update import check_output, update_catalog

@@ -19,7 +19,8 @@ from headrace.catalog.scanning.early_listing import EarlyListing
 from headrace.catalog.scanning.scan import RecordingFigures, Scan, ScanTotals, settled_parts, table_of
 from headrace.catalog.scanning.scan_parts import ScannedParts
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, ScanRecord, check_owner
+from headrace.catalog.stored.header import HEADER_PATH, CatalogHeader, check_owner
+from headrace.catalog.stored.header_lines import ScanRecord
 from headrace.catalog.stored.moved_source import check_move
 from headrace.catalog.stored.partitions import merged_names
 from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog

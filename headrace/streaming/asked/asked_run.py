@@ -4,7 +4,6 @@ What was delivered is computed by `delivered`, and the questions are answered by
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,8 +93,7 @@ class AskedRun:
         selection = Selection(columns=tuple(columns), fields=None if fields is None else tuple(fields))
         names = [saved.name for saved in state.streams]
         opened = OpenStreams(streams, names, StreamDefaults(None, selection, FetchSettings()), has_own_world=True)
-        with ExitStack() as kept:
-            kept.enter_context(opened.reopened(state))
+        with opened.reopened(state):
             check_streams(state, opened.states(), change_streams=False)
         spec = state.spec
         samples = SampleSettings(
@@ -120,7 +118,7 @@ class AskedRun:
             batches = None if state.spec.buckets is None else self.planner.batches(self._order(epoch, 0))
             yield found.before(state.sample_in_epoch if is_last else found.stop, batches)
 
-    def batch_at(self, step: int) -> "AskedBatch":
+    def batch_at(self, step: int) -> AskedBatch:
         """Global batch `step` of the state's epoch, counted from its beginning with the state's global batch size.
 
         Raises:

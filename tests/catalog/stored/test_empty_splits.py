@@ -3,7 +3,8 @@
 import pytest
 
 from headrace.catalog.stored.empty_splits import empty_splits
-from headrace.catalog.stored.header import CatalogHeader, CatalogTotals, PartitionEntry
+from headrace.catalog.stored.header import CatalogHeader, PartitionEntry
+from headrace.catalog.stored.header_lines import CatalogTotals
 
 
 def header(**samples):

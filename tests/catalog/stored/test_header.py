@@ -6,7 +6,6 @@ import pytest
 from headrace.catalog.scanning.scan import Catalog
 from headrace.catalog.stored.header import (
     HEADER_PATH,
-    PARTS_FOLDER,
     CatalogHeader,
     header_version,
     partition_in,
@@ -14,6 +13,7 @@ from headrace.catalog.stored.header import (
     read_header,
     read_stamps,
 )
+from headrace.catalog.stored.header_lines import PARTS_FOLDER
 from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.stored.storing import store_catalog
 from headrace.catalog.stored.update import update_catalog

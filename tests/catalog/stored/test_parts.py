@@ -11,7 +11,8 @@ from headrace.catalog.compared.changes import compare_catalogs, compare_stored
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.schemas import FILE_SCHEMA, ROW_SCHEMA
 from headrace.catalog.scanning.scan import Catalog, scan
-from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_current_header, read_header
+from headrace.catalog.stored.header import HEADER_PATH, REJECTED_PATH, read_current_header, read_header
+from headrace.catalog.stored.header_lines import PARTS_FOLDER
 from headrace.catalog.stored.parquet_files import parsed_table
 from headrace.catalog.stored.partitions import recordings_of
 from headrace.catalog.stored.parts import (

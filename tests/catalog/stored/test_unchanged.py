@@ -11,7 +11,8 @@ import pytest
 from headrace.catalog.rows.schemas import FACT_SCHEMA
 from headrace.catalog.scanning.checkpoint import CHECKPOINT_FOLDER, ScanCheckpoint
 from headrace.catalog.stored import unchanged
-from headrace.catalog.stored.header import HEADER_PATH, PARTS_FOLDER, REJECTED_PATH, read_header
+from headrace.catalog.stored.header import HEADER_PATH, REJECTED_PATH, read_header
+from headrace.catalog.stored.header_lines import PARTS_FOLDER
 from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.stored.storing import store_decode_rejects
 from headrace.catalog.stored.unchanged import UserTables, refresh_catalog

@@ -1,0 +1,145 @@
+"""Objects, and other bytes that are read by ranges, as seekable files.
+
+`RawFile` has the position; what is read there is up to its subclasses. `opened_by_ranges` reads an object of a store by
+requests.
+"""
+
+import contextlib
+import io
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from http.client import HTTPException, HTTPResponse  # at run time, for the API pages
+from typing import Any, BinaryIO, Protocol, TypeVar
+
+from headrace.errors import StoreUnavailableError
+from headrace.stores import web_objects
+from headrace.stores.contents import PIECE_BYTES
+
+T = TypeVar("T")
+
+
+class RawFile(io.RawIOBase):
+    """Bytes of a known number as a raw file, for `io.BufferedReader`."""
+
+    def __init__(self, num_bytes: int) -> None:
+        """Begin at the first byte."""
+        self._size, self._position = num_bytes, 0
+
+    @abstractmethod
+    def read_at(self, start: int, stop: int) -> bytes | memoryview:
+        """Bytes from `start`, at least one and none from `stop` on, where `start` < `stop`. Raises `OSError`."""
+
+    def readable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def seekable(self) -> bool:
+        """See `io.IOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - the buffer protocol has no type before Python 3.12
+        """See `io.RawIOBase`."""
+        stop = min(self._position + len(buffer), self._size)
+        if stop <= self._position:
+            return 0
+        data = self.read_at(self._position, stop)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """See `io.IOBase`."""
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        """See `io.IOBase`."""
+        return self._position
+
+
+class RangedStore(Protocol):
+    """A store whose objects `opened_by_ranges` reads."""
+
+    def size(self, path: str) -> int:
+        """See `Storage.size`."""
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Storage.read_ranges`. Raises `NoRangesError`."""
+
+    def streamed(self, path: str) -> contextlib.AbstractContextManager[HTTPResponse]:
+        """See `ObjectStorage.streamed`."""
+
+    def retried(self, path: str, once: Callable[[], T]) -> T:
+        """See `ObjectStorage.retried`."""
+
+
+def opened_by_ranges(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
+    """An object as a seekable file that is read by requests for pieces of this size."""
+    return io.BufferedReader(_RangedFile(storage, path), piece_bytes)
+
+
+class _RangedFile(RawFile):
+    """An object as a raw file for `io.BufferedReader`. Each read is a request.
+
+    If the server does not answer requests for ranges, the object is read from front to end instead.
+    """
+
+    def __init__(self, storage: RangedStore, path: str) -> None:
+        super().__init__(storage.size(path))
+        self._storage, self._path = storage, path
+        self._stream: _Stream | None = None
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        super().close()
+
+    def read_at(self, start: int, stop: int) -> bytes:
+        """See `RawFile.read_at`."""
+        if self._stream is None:
+            try:
+                return self._storage.read_ranges(self._path, [(start, stop)])[0]
+            except web_objects.NoRangesError:
+                self._stream = _Stream(self._storage, self._path)
+        return self._stream.read(start, stop)
+
+
+class _Stream:
+    """One answer with a whole object, which is requested again to go back, or if the connection breaks."""
+
+    def __init__(self, storage: RangedStore, path: str) -> None:
+        self._storage, self._path, self._at = storage, path, 0
+        self._opened = contextlib.ExitStack()
+        self._answer: HTTPResponse | None = None
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Bytes [start, stop) of the object."""
+        found: bytes = self._storage.retried(self._path, lambda: self._once(start, stop))
+        return found
+
+    def close(self) -> None:
+        """End the request."""
+        self._answer = None
+        self._opened.close()
+
+    def _once(self, start: int, stop: int) -> bytes:
+        if self._answer is None or start < self._at:
+            self.close()
+            self._answer, self._at = self._opened.enter_context(self._storage.streamed(self._path)), 0
+        try:
+            while self._at < start:
+                self._advance(min(PIECE_BYTES, start - self._at))
+            return b"".join(iter(lambda: self._advance(stop - self._at) if self._at < stop else b"", b""))
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise StoreUnavailableError(f"{self._path}: the connection broke at byte {self._at}: {error}") from error
+
+    def _advance(self, num_bytes: int) -> bytes:
+        assert self._answer is not None
+        data = self._answer.read(num_bytes)
+        if not data:
+            raise HTTPException("the object ended early")
+        self._at += len(data)
+        return data
