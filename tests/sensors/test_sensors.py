@@ -250,18 +250,27 @@ def begun(daemon: Daemon, asset: str) -> dg.DagsterRun:
 
 
 def ended(daemon: Daemon, run: dg.DagsterRun) -> None:
+    daemon.instance.report_run_canceled(run)
+
+
+def failed(daemon: Daemon, run: dg.DagsterRun) -> None:
     daemon.instance.report_run_failed(run)
 
 
 @pytest.mark.parametrize(
-    ("asset", "reason"), [("catalog", "a scan is in progress"), ("sizes_index", "a snapshot is being committed")]
+    ("asset", "reason", "end"),
+    [
+        ("catalog", "a scan is in progress", failed),  # one that is cancelled waits: test_cancelled_runs.py
+        ("sizes_index", "a snapshot is being committed", failed),
+        ("sizes_index", "a snapshot is being committed", ended),
+    ],
 )
-def test_a_scan_waits_for_a_scan_or_a_commit_in_progress(daemon, asset, reason):
+def test_a_scan_waits_for_a_scan_or_a_commit_in_progress(daemon, asset, reason, end):
     daemon.project.write_tone("tone004", hz=999)
     run = begun(daemon, asset)
     assert daemon.tick("source_changes") == []
     assert reason in daemon.reasons["source_changes"]
-    ended(daemon, run)
+    end(daemon, run)
     (request,) = daemon.tick("source_changes")
     assert request.asset_selection == [daemon.project.keys.catalog]
 
