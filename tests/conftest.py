@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.change_times import restored_stamp
 from tests.support.leases import LEASES
+from tests.support.s3 import one_write_at_a_time
 from tests.support.undrawn import nothing_drawn
 
 collect_ignore = ["readers/clusters"]  # scripts that run in other environments
@@ -101,6 +102,7 @@ def s3_server():
     """A moto S3 server on loopback. Each test makes a bucket of its own (`tests.support.s3.new_bucket`)."""
     moto = pytest.importorskip("moto.server")
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield "http://{}:{}".format(*server.get_host_and_port())
-    server.stop()
+    with one_write_at_a_time():
+        server.start()
+        yield "http://{}:{}".format(*server.get_host_and_port())
+        server.stop()

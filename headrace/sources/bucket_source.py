@@ -6,6 +6,7 @@ Opening an object of up to 64 MiB downloads it by one request into an anonymous 
 Both check the size and time of the object in the responses, so that no further requests are needed.
 """
 
+import hashlib
 import io
 import os
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from headrace.format.rejects import RejectReason
 from headrace.machine import anonymous_file
 from headrace.path_patterns import ignoring
 from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
-from headrace.sources.listing import FileStamp, Listing, tabled_ns
+from headrace.sources.listing import NO_CTIME, FileStamp, Listing, tabled_ns
 from headrace.sources.object_file import ObjectFile
 from headrace.stores.storage import Bucket, StoredObject, checked_path, revision_of
 
@@ -103,8 +104,26 @@ class BucketSource:
 
 
 def stamp_of(entry: StoredObject) -> FileStamp:
-    """Size and modification time of an object."""
-    return FileStamp(entry.num_bytes, tabled_ns(round(entry.modified_seconds * _NS)))
+    """Size and modification time of an object. A number from its ETag takes the place of the change time.
+
+    So a change within the second of the last one is seen, too. The number is less than the current time.
+    """
+    return FileStamp(entry.num_bytes, tabled_ns(round(entry.modified_seconds * _NS)), _number_of(entry.tag))
+
+
+def is_at(found: FileStamp, stamp: FileStamp) -> bool:
+    """Whether an object with a stamp that was found may be the listed one, as far as times and tags tell.
+
+    Listings of some stores give the time with a fraction of a second, which responses to other requests lack.
+    """
+    has_tag = NO_CTIME in {found.ctime_ns, stamp.ctime_ns} or found.ctime_ns == stamp.ctime_ns
+    return has_tag and abs(found.mtime_ns - stamp.mtime_ns) < _NS
+
+
+def _number_of(tag: str | None) -> int:
+    """A number of 60 bits from an ETag, whose quotation marks some responses lack; `NO_CTIME` without one."""
+    bare = (tag or "").removeprefix("W/").strip('"')
+    return int(hashlib.sha256(bare.encode()).hexdigest()[:15], 16) if bare else NO_CTIME
 
 
 def _add(found: Listing, entry: StoredObject) -> None:
@@ -118,9 +137,6 @@ def _add(found: Listing, entry: StoredObject) -> None:
 
 
 def _check(entry: StoredObject, stamp: FileStamp) -> None:
-    """Raise `FileChangedError` if an object is not the listed one.
-
-    Listings of some stores give the time with a fraction of a second, which responses to other requests lack.
-    """
-    if entry.num_bytes != stamp.num_bytes or abs(stamp_of(entry).mtime_ns - stamp.mtime_ns) >= _NS:
+    """Raise `FileChangedError` if an object is not the listed one."""
+    if entry.num_bytes != stamp.num_bytes or not is_at(stamp_of(entry), stamp):
         raise FileChangedError(f"{entry.path}: the object changed since it was listed")

@@ -14,7 +14,7 @@ from functools import partial
 from typing import BinaryIO
 
 from headrace.errors import FileChangedError
-from headrace.sources.bucket_source import BucketSource, stamp_of
+from headrace.sources.bucket_source import BucketSource, is_at, stamp_of
 from headrace.sources.listing import NO_CTIME, FileStamp
 from headrace.sources.named_files import is_url, object_of
 from headrace.sources.object_file import ObjectFile
@@ -23,7 +23,6 @@ from headrace.stores.storage import StoredObject
 
 _WHOLE_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
-_NS = 1_000_000_000
 
 
 class RangeFile(RawFile):
@@ -43,7 +42,7 @@ class RangeFile(RawFile):
 def range_stamp(whole: FileStamp, num_bytes: int) -> FileStamp:
     """The stamp of a range of a file with this stamp.
 
-    An object has no change time, and its time may be in whole seconds: its size takes the place of the change time.
+    The time of an object may be in whole seconds: without an ETag, its size takes the place of the change time.
     """
     changed = whole.num_bytes if whole.ctime_ns == NO_CTIME else whole.ctime_ns
     return FileStamp(num_bytes, whole.mtime_ns, changed)
@@ -114,9 +113,9 @@ def _open_object(url: str, start: int | None, stamp: FileStamp) -> Iterator[Bina
 
 
 def _check_whole(entry: StoredObject, stamp: FileStamp) -> None:
-    """Raise `FileChangedError` if an object is not that of a range's stamp. Responses lack fractions of a second."""
-    has_size = stamp.ctime_ns in {NO_CTIME, entry.num_bytes}
-    if not has_size or abs(stamp_of(entry).mtime_ns - stamp.mtime_ns) >= _NS:
+    """Raise `FileChangedError` if an object is not that of a range's stamp (`range_stamp`)."""
+    found = stamp_of(entry)
+    if not is_at(replace(found, ctime_ns=range_stamp(found, 0).ctime_ns), stamp):
         raise FileChangedError(f"{entry.path}: the object changed since it was listed")
 
 

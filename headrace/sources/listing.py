@@ -20,7 +20,7 @@ ABSENT = -1
 """Size and times of an entry that cannot be opened."""
 
 NO_CTIME = 0
-"""Change time of an object of a store, which has none."""
+"""Change time of a file for which it is not known, and of an object of a store that has no ETags."""
 
 _LATEST_NS = np.iinfo(np.int64).max
 
@@ -32,7 +32,8 @@ class FileStamp:
     Attributes:
         num_bytes: size.
         mtime_ns: modification time, nanoseconds since 1970. Programs can set it, as `cp -p` does.
-        ctime_ns: change time of the inode, which only the file system sets; `NO_CTIME` if it is not known.
+        ctime_ns: change time of the inode, which only the file system sets; for an object of a store, a number that
+            depends on its ETag; `NO_CTIME` if neither is known.
     """
 
     num_bytes: int
@@ -94,7 +95,7 @@ class SourceStamps:
         paths: S16 (n,), the first 16 bytes of the SHA-256 of each path (UTF-8).
         num_bytes: int64 (n,), sizes; `ABSENT` for an entry that cannot be opened.
         mtime_ns: int64 (n,), modification times in nanoseconds since 1970; `ABSENT` for an entry that cannot be opened.
-        ctime_ns: int64 (n,), change times likewise; `NO_CTIME` for an object of a store.
+        ctime_ns: int64 (n,), change times likewise; for objects of a store as in `FileStamp`.
     """
 
     paths: np.ndarray[Any, np.dtype[np.bytes_]]

@@ -14,11 +14,19 @@ Content: TypeAlias = bytes | list[bytes] | BinaryIO
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a store: path relative to the root, size in bytes, time of last change in seconds (Unix)."""
+    """An object of a store.
+
+    Attributes:
+        path: relative to the root.
+        num_bytes: size.
+        modified_seconds: time of last change (Unix); of many stores in whole seconds.
+        tag: ETag, which differs for other bytes; None if it is not known.
+    """
 
     path: str
     num_bytes: int
     modified_seconds: float
+    tag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

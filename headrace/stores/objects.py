@@ -192,7 +192,7 @@ class ObjectStorage:
             except obstore.exceptions.PreconditionError as error:
                 raise FileChangedError(f"{path} in {self.uri}: the object changed while it was read") from error
             meta = answer.meta
-            entry = StoredObject(path, meta["size"], meta["last_modified"].timestamp())
+            entry = _entry(path, meta)
             accept(entry)
             return FetchResponse(bytes(answer.bytes()), entry, meta["e_tag"])
 
@@ -211,7 +211,7 @@ class ObjectStorage:
     def stat(self, path: str) -> StoredObject:
         """See `Storage.stat`."""
         found = self._head(path)
-        return StoredObject(path, found["size"], found["last_modified"].timestamp())
+        return _entry(path, found)
 
     def version(self, path: str) -> str:
         """See `Storage.version`."""
@@ -241,7 +241,7 @@ class ObjectStorage:
         strip = len(self.prefix) + 1 if self.prefix else 0
         start = f"{self.prefix}/{prefix}" if self.prefix else prefix
         for page in self._listed(prefix, below, start):
-            yield [StoredObject(meta["path"][strip:], meta["size"], meta["last_modified"].timestamp()) for meta in page]
+            yield [_entry(meta["path"][strip:], meta) for meta in page]
 
     def write(self, path: str, data: Content) -> None:
         """See `Storage.write`."""
@@ -376,3 +376,7 @@ class ObjectStorage:
 def _just_before(start: str) -> str | None:
     """A key just before those that begin with `start`; None to list from the first key."""
     return start[:-1] + chr(ord(start[-1]) - 1) if start.isascii() and start[-1:] > " " else None
+
+
+def _entry(path: str, meta: "ObjectMeta") -> StoredObject:
+    return StoredObject(path, meta["size"], meta["last_modified"].timestamp(), meta["e_tag"])
