@@ -112,7 +112,7 @@ def stamp_of(entry: StoredObject) -> FileStamp:
 
 
 def is_at(found: FileStamp, stamp: FileStamp) -> bool:
-    """Whether an object with a stamp that was found may be the listed one, as far as times and tags tell.
+    """Whether an object with a stamp that was found may be the listed one: its tag and time do not differ.
 
     Listings of some stores give the time with a fraction of a second, which responses to other requests lack.
     """
