@@ -20,6 +20,8 @@ from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, read_snapshot, snapshot_path
 from headrace.format.snapshots.summaries import newest_summaries
+from headrace.format.tensors.outputs import OUTPUTS
+from headrace.format.typed_json import json_value
 from headrace.stores.storage import Storage
 
 _ATTEMPTS = 5
@@ -167,11 +169,14 @@ def _origin(
 ) -> dict[str, object]:
     """Origin of latents in their snapshot: audio snapshot, encoder, frame rate."""
     name = _any_shard(storage, manifests)
+    index = None if name is None else read_index(storage, name)
+    named = [] if index is None else json_value(index.notes.get(OUTPUTS, "[]"))
     return {
         **_audio_origin(audio),
         "encoder": settings.encoder,
         "dtype": settings.dtype,
-        "frame_rate_hz": 0.0 if name is None else read_index(storage, name).latent_rate_hz,
+        "frame_rate_hz": 0.0 if index is None else index.latent_rate_hz,
+        **({OUTPUTS: named} if named else {}),
     }
 
 

@@ -1,9 +1,9 @@
 """`kind: custom`: an encoder that the user wrote, named by `module:Class`.
 
 The class is called with `device=` and the other settings of the YAML entry. Its instances have the attributes of
-`Encoder`; `info`, `num_latent_frames` and `device` are optional. `fingerprint` must change whenever the results change:
-it has to cover weights, code and settings. `encode` is called from several threads at once only if `info` says
-`is_concurrent`. Errors of the user's code are reported with the name of the class.
+`Encoder`; `info`, `num_latent_frames` and `device` are optional, and with `outputs` also `hop` and `latent_dim`.
+`fingerprint` must change whenever the results change: it has to cover weights, code and settings. `encode` is called
+from several threads at once only if `info` says `is_concurrent`. Errors of the user's code name the class.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headrace.encoders import settings as forms
+from headrace.encoders.outputs import common_hop, parsed_outputs
 from headrace.encoders.protocol import Encoder, EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 from headrace.errors import BuildError, ConfigError, HeadraceError
@@ -20,8 +21,9 @@ from headrace.errors import BuildError, ConfigError, HeadraceError
 if TYPE_CHECKING:
     import torch
 
-_COUNTS = ("sample_rate_hz", "num_channels", "hop", "latent_dim")
-_NEEDED = (*_COUNTS, "fingerprint", "encode")
+_COUNTS = ("sample_rate_hz", "num_channels")
+_COUNTS_OF_HIDDEN = ("hop", "latent_dim")
+_NEEDED = ("fingerprint", "encode")
 _WINDOW_SECONDS, _OVERLAP_SECONDS, _CONTEXT_SECONDS = 30.0, 2.0, 0.5
 
 
@@ -44,10 +46,11 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
 
 
 def _check_facts(encoder: Any, name: str) -> None:  # noqa: ANN401
-    missing = [fact for fact in _NEEDED if getattr(encoder, fact, None) is None]
+    counts = (*_COUNTS, *(_COUNTS_OF_HIDDEN if getattr(encoder, "outputs", None) is None else ()))
+    missing = [fact for fact in (*counts, *_NEEDED) if getattr(encoder, fact, None) is None]
     if missing:
         raise ConfigError(f"encoder custom: {name} lacks {', '.join(missing)}; see headrace.encoders.Encoder")
-    for fact in _COUNTS:
+    for fact in counts:
         value = getattr(encoder, fact)
         if int(value) != value or value < 1:
             raise ConfigError(
@@ -121,7 +124,10 @@ class CustomEncoder:
         self.fingerprint = _named(settings, str(encoder.fingerprint))
         self.device = str(getattr(encoder, "device", device))
         self.sample_rate_hz, self.num_channels = int(encoder.sample_rate_hz), int(encoder.num_channels)
-        self.hop, self.latent_dim = int(encoder.hop), int(encoder.latent_dim)
+        declared = getattr(encoder, "outputs", None)
+        self.outputs = None if declared is None else parsed_outputs(declared, self.name)
+        self.hop = int(encoder.hop) if self.outputs is None else common_hop(self.outputs)
+        self.latent_dim = int(encoder.latent_dim) if self.outputs is None else self.outputs[0].width
         self.info: EncoderInfo = getattr(encoder, "info", None) or self._default_info()
 
     def _default_info(self) -> EncoderInfo:

@@ -21,7 +21,7 @@ def to_device(facts: Tensor, device: torch.device) -> Tensor:
 def zero_padding(hidden: Tensor, lengths: Tensor) -> Tensor:
     """`hidden` (B, T, D) with everything after each row's length replaced by zeros, NaN included."""
     mask = to_device(valid_mask(lengths, hidden.shape[1]), hidden.device)
-    return hidden.masked_fill(~mask[:, :, None], 0.0)
+    return hidden.masked_fill(~mask[:, :, None], 0)
 
 
 def centred_frames(batch: Tensor, size: int, hop: int) -> Tensor:

@@ -46,6 +46,10 @@ class Encoder(Protocol):
     Latent frame t belongs to PCM frame `t * hop`: input that begins `k * hop` later gives the same latents from frame k
     on, except within `info.context` of its beginning. Results depend neither on the other rows of the batch nor on the
     padding.
+
+    An encoder of other or of several outputs has an attribute `outputs` (`headrace.encoders.outputs`), and its `encode`
+    returns a dict: for each output its values (B, T, K) and lengths as below, or for a vector the values (B, D) alone.
+    `num_latent_frames` and `latent_dim` are then not asked for, and `hop` is a multiple of the hops of all outputs.
     """
 
     @property

@@ -12,19 +12,23 @@ import torch
 from torch import Tensor
 
 from headrace.encoders.output import name_of
+from headrace.encoders.outputs import outputs_of
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
-from headrace.encoding.plans import LatentDtype, NoLatents
+from headrace.encoding.plans import LatentDtype, Made, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.errors import BuildError
+from headrace.output_kinds import OutputKind
 
 _COMPUTED = {"cpu": 2e-4, "cuda": 1e-3}
 """Largest difference of float32 sums in another order, as a share of the largest frame. A GPU also changes kernels."""
 _STORED: dict[LatentDtype, float] = {"float32": 0.0, "float16": 2**-10, "bfloat16": 2**-7}
 """Relative distance of neighbouring numbers of a dtype: nearly equal results may be rounded to either."""
+_DIFFERING_CODES = 0.05
+"""Largest share of different codes. A code is the nearest of many vectors: a last bit may make another the nearest."""
 
 
 @dataclass(slots=True)
@@ -78,7 +82,7 @@ class AloneCheck:
     def _chosen(job: EncodingJob) -> ClipPiece:
         return job.batch.pieces[-1]
 
-    def _compare(self, clip: AudioClip, alone: Tensor | NoLatents, batched: Tensor | NoLatents) -> None:
+    def _compare(self, clip: AudioClip, alone: Made, batched: Made) -> None:
         self.comparison = compared(clip.key, alone, batched, self.encoder, self.dtype)
         if not self.comparison.is_same:
             raise BuildError(
@@ -88,22 +92,34 @@ class AloneCheck:
             )
 
 
-def compared(
-    key: str, alone: Tensor | NoLatents, stored: Tensor | NoLatents, encoder: Encoder, dtype: LatentDtype
-) -> Comparison:
-    """The difference of two results (T, D) of one sample, and the allowed difference.
+def compared(key: str, alone: Made, stored: Made, encoder: Encoder, dtype: LatentDtype) -> Comparison:
+    """The difference of two results of one sample, and the allowed difference: of the output that differs most.
 
     Two rejections for the same reason are equal. A rejection differs infinitely from latents.
     """
     computed = _COMPUTED.get(torch.device(encoder.device).type, _COMPUTED["cuda"])
     allowed = max(computed, encoder.info.batch_tolerance) + _STORED[dtype]
-    return Comparison(key, _difference(alone, stored), allowed)
+    if isinstance(alone, NoLatents) or isinstance(stored, NoLatents):
+        is_same = isinstance(alone, NoLatents) and alone == stored
+        return Comparison(key, 0.0 if is_same else float("inf"), allowed)
+    found = [
+        Comparison(key, _share(one, other), _DIFFERING_CODES, is_of_codes=True)
+        if output.kind is OutputKind.CODES
+        else Comparison(key, _difference(one, other), allowed)
+        for output, one, other in zip(outputs_of(encoder), alone, stored, strict=True)
+    ]
+    return max(found, key=lambda comparison: comparison.difference / comparison.allowed)
 
 
-def _difference(one: Tensor | NoLatents, other: Tensor | NoLatents) -> float:
+def _share(one: Tensor, other: Tensor) -> float:
+    """The share of different codes; infinite if shapes differ."""
+    if one.shape != other.shape:
+        return float("inf")
+    return float((one.to(torch.int64) != other.to(torch.int64)).double().mean()) if one.numel() else 0.0
+
+
+def _difference(one: Tensor, other: Tensor) -> float:
     """Largest difference of a frame, as a share of the largest frame (Euclidean norms); infinite if shapes differ."""
-    if isinstance(one, NoLatents) or isinstance(other, NoLatents):
-        return 0.0 if type(one) is type(other) and one == other else float("inf")
     if one.shape != other.shape:
         return float("inf")
     one, other = one.double(), other.double()

@@ -14,17 +14,21 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headrace.encoders import output
 from headrace.encoders.framing import zero_padding
+from headrace.encoders.outputs import EncoderOutput, outputs_of
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece
-from headrace.encoding.plans import NoLatents
+from headrace.encoding.plans import Made, NoLatents
 from headrace.encoding.reading import DecodedJob, EncodingJob
 from headrace.errors import BuildError, HeadraceError
+from headrace.output_kinds import HIDDEN
 
 _log = logging.getLogger(__name__)
 
@@ -44,13 +48,13 @@ class EncodedJob:
 
     Attributes:
         group: number of the group of shards.
-        rows: each piece and its latents, (T, D) on the CPU in the stored dtype, or its rejection.
+        rows: each piece and, for each output, its values (T, D) on the CPU in the stored dtype; or its rejection.
         num_padded_frames: PCM frames that the encoder computed, all padding included.
         busy_seconds: time for which the device computed.
     """
 
     group: int
-    rows: tuple[tuple[ClipPiece, Tensor | NoLatents], ...]
+    rows: tuple[tuple[ClipPiece, Made], ...]
     num_padded_frames: int
     busy_seconds: float
 
@@ -86,6 +90,7 @@ class DeviceWorker:
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype, budget: BatchLimit, num_cores: int) -> None:
         self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(encoder.device), dtype, budget
+        self._outputs = outputs_of(encoder)
         self._lock = threading.Lock()
         self.num_computing = 1
         if not self.is_cuda and encoder.info.is_concurrent:
@@ -134,23 +139,28 @@ class DeviceWorker:
     def _encode(self, decoded: DecodedJob) -> EncodedJob:
         lengths = torch.tensor([piece.window.num_frames for piece in decoded.job.batch.pieces])
         compute = self._on_cuda if self.is_cuda else self._on_cpu
-        hidden, flaws, num_latent, busy_seconds = compute(decoded.job, decoded.audio, lengths)
+        found, busy_seconds = compute(decoded.job, decoded.audio, lengths)
         pieces = decoded.job.batch.pieces
         for row, piece in enumerate(pieces):
-            self._check_length(decoded.job, piece, int(num_latent[row]), hidden.shape[1])
-        rows = tuple(
-            (piece, self._rejection(flaws[:, row]) or hidden[row, : int(num_latent[row])].clone())
-            for row, piece in enumerate(pieces)
-        )
+            for form, result in zip(self._outputs, found, strict=True):
+                self._check_length(decoded.job, piece, form, int(result.lengths[row]), result.values.shape[1])
+        rows = tuple((piece, self._row(found, row)) for row, piece in enumerate(pieces))
         return EncodedJob(decoded.job.group, rows, decoded.job.batch.num_computed_frames, busy_seconds)
 
-    def _on_cpu(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    def _row(self, found: "list[_Result]", row: int) -> Made:
+        """The values of all outputs of one row, or its rejection."""
+        for form, result in zip(self._outputs, found, strict=True):
+            if (rejection := self._rejection(form, result.flaws[:, row])) is not None:
+                return rejection
+        return tuple(result.values[row, : int(result.lengths[row])].clone() for result in found)
+
+    def _on_cpu(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> "tuple[list[_Result], float]":
         torch.set_num_threads(self._num_threads)  # for this thread; `Engine.run` restores the default of new threads
         started = time.perf_counter()
-        hidden, flaws, num_latent = self._compute(job, audio, lengths)
-        return hidden, flaws, num_latent, time.perf_counter() - started
+        found = self._compute(job, audio, lengths)
+        return found, time.perf_counter() - started
 
-    def _on_cuda(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
+    def _on_cuda(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> "tuple[list[_Result], float]":
         copying = self._copying.get()
         try:
             return self._copied_and_computed(job, audio, lengths, copying)
@@ -159,7 +169,7 @@ class DeviceWorker:
 
     def _copied_and_computed(
         self, job: EncodingJob, audio: Tensor, lengths: Tensor, copying: torch.cuda.Stream
-    ) -> tuple[Tensor, Tensor, Tensor, float]:
+    ) -> "tuple[list[_Result], float]":
         """The results of `_on_cuda`, with copies on the stream `copying`.
 
         Every tensor that two streams use is recorded on the second one. An error frees tensors while work on them may
@@ -178,27 +188,37 @@ class DeviceWorker:
             done.record(computing)
         with torch.cuda.stream(copying):
             copying.wait_event(done)
-            hidden, flaws = (_to_pinned(result, copying) for result in results[:2])
+            copied = [
+                _Result(_to_pinned(result.values, copying), _to_pinned(result.flaws, copying), result.lengths)
+                for result in results
+            ]
         copying.synchronize()
-        return hidden, flaws, results[2], begun.elapsed_time(done) / 1000
+        return copied, begun.elapsed_time(done) / 1000
 
-    def _compute(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Latents in the stored dtype, flaws and lengths.
-
-        The flaws are bool (2, B): whether a row was not finite before and after the cast to the stored dtype.
-        """
+    def _compute(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> "list[_Result]":
+        """The outputs of a batch in their stored dtypes."""
         try:
-            hidden, num_latent = output.checked(self._encoder, len(audio), self._encoder.encode(audio, lengths))
+            found = output.checked(self._encoder, len(audio), self._encoder.encode(audio, lengths))
         except Exception as error:  # of a user's own encoder: any
             if _is_out_of_memory(error):
                 raise
             raise _failed(self._encoder, job, error) from error
-        hidden = zero_padding(hidden, num_latent)  # NaN in the padding is not an error of the sample
-        stored = hidden.to(self._dtype)
-        flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
-        return stored, flaws, num_latent
+        pairs = zip(self._outputs, found, strict=True)
+        return [
+            _stored_codes(one, form.dtype) if form.dtype else _stored_floats(one, self._dtype) for form, one in pairs
+        ]
 
-    def _check_length(self, job: EncodingJob, piece: ClipPiece, num_latent: int, num_given: int) -> None:
+    def _check_length(
+        self, job: EncodingJob, piece: ClipPiece, form: EncoderOutput, num_latent: int, num_given: int
+    ) -> None:
+        if form.name != HIDDEN:
+            if not 1 <= num_latent <= num_given:
+                clip, name = job.clip_of(piece), output.name_of(self._encoder)
+                raise BuildError(
+                    f"{clip.shard}: sample {clip.key!r}: {name}: for {piece.window.num_frames} PCM frames, its encode "
+                    f"returned {num_given} frames of {form.name} and the length {num_latent}: expected 1 to {num_given}"
+                )
+            return
         expected = self._encoder.num_latent_frames(piece.window.num_frames)
         if num_latent != expected or num_given < expected:
             clip, name = job.clip_of(piece), output.name_of(self._encoder)
@@ -208,11 +228,45 @@ class DeviceWorker:
                 f"{num_given} frames; correct its encode, or its num_latent_frames"
             )
 
-    def _rejection(self, flaws: Tensor) -> NoLatents | None:
-        """Why a row's latents cannot be stored; None if they can. `flaws` is one column of those of `_compute`."""
+    def _rejection(self, form: EncoderOutput, flaws: Tensor) -> NoLatents | None:
+        """Why a row's output cannot be stored; None if it can. `flaws` is one column of those of a `_Result`."""
         if bool(flaws[0]):
             return NoLatents.not_finite()
-        return NoLatents.overflow(str(self._dtype).removeprefix("torch.")) if bool(flaws[1]) else None
+        if not bool(flaws[1]):
+            return None
+        if form.dtype:
+            return NoLatents.no_codes(form.name, form.dtype)
+        return NoLatents.overflow(str(self._dtype).removeprefix("torch."))
+
+
+class _Result(NamedTuple):
+    """One output of a batch.
+
+    Attributes:
+        values: (B, T, D) in the stored dtype.
+        flaws: bool (2, B): whether a row was not finite, and whether it does not fit the stored dtype.
+        lengths: int64 (B,) on the CPU.
+    """
+
+    values: Tensor
+    flaws: Tensor
+    lengths: Tensor
+
+
+def _stored_floats(found: output.Encoded, dtype: torch.dtype) -> _Result:
+    hidden = zero_padding(*found)  # NaN in the padding is not an error of the sample
+    stored = hidden.to(dtype)
+    flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
+    return _Result(stored, flaws, found.lengths)
+
+
+def _stored_codes(found: output.Encoded, dtype: str) -> _Result:
+    """Codes, cast where they are. A row is flawed if a number is negative or so large that it may be padding."""
+    codes = zero_padding(*found)
+    kind = np.dtype(dtype)
+    most = int(np.iinfo(kind).max) - (kind.kind == "u")
+    flaws = ((codes < 0) | (codes > most)).flatten(1).any(dim=1)
+    return _Result(codes.to(getattr(torch, dtype)), torch.stack([torch.zeros_like(flaws), flaws]), found.lengths)
 
 
 def _to_pinned(result: Tensor, stream: torch.cuda.Stream) -> Tensor:

@@ -12,15 +12,22 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from headrace.encoding.clips import AudioClip
-from headrace.encoding.plans import AUDIO_FIELD_NOTE, AUDIO_SHARD_NOTE, DTYPE_NOTE, ENCODER_NOTE, LatentDtype, NoLatents
+from headrace.encoding.plans import (
+    AUDIO_FIELD_NOTE,
+    AUDIO_SHARD_NOTE,
+    DTYPE_NOTE,
+    ENCODER_NOTE,
+    LatentDtype,
+    Made,
+    NoLatents,
+)
 from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import rejections_of
-from headrace.format.tensors.pth import verified_latents
+from headrace.format.tensors.outputs import Output
+from headrace.format.tensors.pth import verified_outputs
 from headrace.stores.storage import Storage
 
 _ABOUT_AUDIO = slice(18, 42)  # sample rate to MD5, in a stream that begins with fLaC and STREAMINFO
@@ -72,6 +79,7 @@ class KeptLatents:
         storage: the folder of latents.
         encoder: fingerprint of the encoder; latents of another encoder are not reused.
         dtype: dtype of the stored latents; latents of another dtype are not reused.
+        outputs: the outputs that the encoder gives.
         shard_of: key of a sample → name of the latent shard that has it.
     """
 
@@ -79,11 +87,12 @@ class KeptLatents:
     storage: Storage
     encoder: str
     dtype: LatentDtype
+    outputs: tuple[Output, ...]
     shard_of: Mapping[str, str]
     _donors: OrderedDict[str, _Donor | None] = field(default_factory=OrderedDict)
 
-    def of(self, clips: Sequence[AudioClip]) -> Iterator[tuple[int, Tensor | NoLatents]]:
-        """Position in `clips` and latents (T, D), or the rejection, of each clip whose audio has not changed."""
+    def of(self, clips: Sequence[AudioClip]) -> Iterator[tuple[int, Made]]:
+        """Position in `clips` and outputs, or the rejection, of each clip whose audio has not changed."""
         by_shard: dict[str, list[int]] = {}
         for place, clip in enumerate(clips):
             if (name := self.shard_of.get(clip.key)) is not None:
@@ -92,9 +101,7 @@ class KeptLatents:
             if (donor := self._donor(name)) is not None:
                 yield from self._same(donor, places, clips)
 
-    def _same(
-        self, donor: _Donor, places: Sequence[int], clips: Sequence[AudioClip]
-    ) -> Iterator[tuple[int, Tensor | NoLatents]]:
+    def _same(self, donor: _Donor, places: Sequence[int], clips: Sequence[AudioClip]) -> Iterator[tuple[int, Made]]:
         found = [
             (place, held, head)
             for place in places
@@ -111,9 +118,9 @@ class KeptLatents:
         except (HeadraceError, OSError):  # deleted, truncated or damaged: the other clips are encoded
             return
 
-    def _read(self, donor: _Donor, pth: ByteRange) -> Tensor:
+    def _read(self, donor: _Donor, pth: ByteRange) -> Made:
         (blob,) = self.storage.read_ranges(donor.latents.shard, [pth])
-        return verified_latents(blob)
+        return tuple(verified_outputs(blob, self.outputs))
 
     def _donor(self, name: str) -> _Donor | None:
         if name not in self._donors:
@@ -126,6 +133,8 @@ class KeptLatents:
         try:
             latents = read_index(self.storage, name)
             if (latents.notes.get(ENCODER_NOTE), latents.notes.get(DTYPE_NOTE)) != (self.encoder, self.dtype):
+                return None
+            if latents.outputs not in {self.outputs, ()}:
                 return None
             rejections = {refusal.key: NoLatents(refusal.code, refusal.reason) for refusal in rejections_of(latents)}
             return _Donor(latents, read_index(self.audio, latents.note(AUDIO_SHARD_NOTE)), rejections)

@@ -12,10 +12,9 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
+from headrace.encoders.outputs import EncoderOutput, outputs_of
 from headrace.encoders.protocol import Encoder, frame_rate_hz
 from headrace.encoding.alone import AloneCheck
 from headrace.encoding.assembly import Assembly
@@ -31,7 +30,9 @@ from headrace.encoding.plans import (
     ENCODER_NOTE,
     SECONDS_NOTE,
     EncodingRun,
+    LatentDtype,
     LatentPlan,
+    Made,
     NoLatents,
 )
 from headrace.encoding.reading import EncodingJob
@@ -40,19 +41,22 @@ from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError
 from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
 from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.shards.writer import ShardWriter
-from headrace.format.tensors.pth import saved_latents
+from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_as_json
+from headrace.format.tensors.pth import saved_outputs
+from headrace.format.tensors.tensors import storage_dtype
 from headrace.format.typed_json import sample_json
 from headrace.ordered import Backlog, TaskThreads, map_in_order
+from headrace.output_kinds import HIDDEN
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
 _PUBLISHING = 2  # shards that wait to be written, or are being written
-Made: TypeAlias = Tensor | NoLatents
-"""The result of a clip: latents (T, D), or why it has none."""
-_BYTES_PER_NUMBER = {"float16": 2, "bfloat16": 2, "float32": 4}
 
 
 @dataclass(slots=True)
@@ -106,6 +110,7 @@ class ShardEncoding:
     Attributes:
         engine: runs the encoders.
         route: the folders, dtype and options.
+        outputs: the outputs of the encoder, as shards describe them.
     """
 
     engine: Engine
@@ -116,6 +121,7 @@ class ShardEncoding:
     _publishing: Backlog[tuple[str, ShardIndex]] = field(default_factory=Backlog)
     _publisher: ThreadPoolExecutor = field(init=False)
     _fetchers: ThreadPoolExecutor = field(init=False)
+    outputs: tuple[Output, ...] = field(init=False)
     _kept: KeptLatents = field(init=False)
     _alone: AloneCheck = field(init=False)
     _num_kept: int = 0
@@ -124,7 +130,10 @@ class ShardEncoding:
     def __post_init__(self) -> None:
         """Prepare the reuse of existing latents, and the check that rows do not depend on their batch."""
         route = self.route
-        self._kept = KeptLatents(route.audio, route.storage, self.encoder.fingerprint, route.dtype, route.held)
+        self.outputs = stored_outputs(self.encoder, route.dtype)
+        self._kept = KeptLatents(
+            route.audio, route.storage, self.encoder.fingerprint, route.dtype, self.outputs, route.held
+        )
         self._alone = AloneCheck(self.encoder, route.dtype)
 
     @property
@@ -217,23 +226,24 @@ class ShardEncoding:
         """
         refused: list[ManifestRejection] = []
         with ShardWriter(self.route.storage, plan.place) as writer:
-            for clip, text, hidden in zip(shard.clips, shard.texts, latents, strict=True):
+            for clip, text, made in zip(shard.clips, shard.texts, latents, strict=True):
                 content = sample_json(text, plan.audio_shard, clip.key)
-                if isinstance(hidden, NoLatents):
+                if isinstance(made, NoLatents):
                     path = str(content.get("headrace", {}).get("source", ""))
-                    refused.append(ManifestRejection(path, hidden.code, hidden.reason, clip.key))
-                    about = latent_json(content, self.encoder, hidden)
+                    refused.append(ManifestRejection(path, made.code, made.reason, clip.key))
+                    about = latent_json(content, self.encoder, self.outputs, made)
                     writer.add(clip.key, {"json": (about, len(about))})
                 else:
-                    _add(writer, clip.key, hidden, latent_json(content, self.encoder))
+                    _add(writer, clip.key, self.outputs, made, latent_json(content, self.encoder, self.outputs))
             notes = {
                 AUDIO_SHARD_NOTE: plan.audio_shard,
                 DTYPE_NOTE: self.route.dtype,
                 ENCODER_NOTE: self.encoder.fingerprint,
-                FRAME_RATE_NOTE: repr(frame_rate_hz(self.encoder)),
+                FRAME_RATE_NOTE: repr(_frame_rate_hz(self.encoder, self.outputs)),
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
                 **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
+                **({OUTPUTS: outputs_as_json(self.outputs)} if self.outputs[0].is_named else {}),
             }
             if writer.keys != [clip.key for clip in shard.clips]:
                 raise BuildError(
@@ -241,14 +251,26 @@ class ShardEncoding:
                     "report it"
                 )
             has_tensors = len(refused) < len(shard.clips)
-            index = writer.publish(plan.input_digest, notes, self.route.dtype if has_tensors else "")
+            index = writer.publish(plan.input_digest, notes, self.outputs if has_tensors else ())
             return plan.input_digest, index
 
 
-def _add(writer: ShardWriter, key: str, hidden: Tensor, about: bytes) -> None:
+def stored_outputs(encoder: Encoder, dtype: LatentDtype) -> tuple[Output, ...]:
+    """The outputs of an encoder as shards describe them, if floats are stored in a dtype."""
+    return tuple(_stored_output(output, dtype, encoder.sample_rate_hz) for output in outputs_of(encoder))
+
+
+def _stored_output(output: EncoderOutput, dtype: LatentDtype, sample_rate_hz: int) -> Output:
+    if output.name == HIDDEN:
+        return hidden_output(dtype)
+    return Output(output.name, output.kind, output.dtype or dtype, output.hop, sample_rate_hz if output.has_time else 0)
+
+
+def _add(writer: ShardWriter, key: str, outputs: Sequence[Output], made: "Sequence[Tensor]", about: bytes) -> None:
     """Append a sample with latents to a shard."""
-    saved = saved_latents(hidden)
-    facts = SampleEntry(key, {}, len(hidden), tensor=saved.place)
+    saved = saved_outputs(outputs, made)
+    tensors = tuple(PlacedTensor(tensor.place, tensor.crc32) for tensor in saved.tensors)
+    facts = SampleEntry(key, {}, len(made[0]), tensors=tensors)
     writer.add(key, {"pth": (saved.blob, len(saved.blob)), "json": (about, len(about))}, facts)
 
 
@@ -273,9 +295,13 @@ def encode_shards(
 
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:
     """Group neighbouring shards up to the audio of 32 batches and 512 MiB of latents; at least one per group. Pure."""
-    bytes_per_second = frame_rate_hz(encoder) * encoder.latent_dim * _BYTES_PER_NUMBER[engine.dtype]
+    bytes_per_second = sum(
+        encoder.sample_rate_hz / output.hop * output.width * storage_dtype(output.dtype or engine.dtype).itemsize
+        for output in outputs_of(encoder)
+        if output.has_time
+    )
     batch_seconds = engine.budget_frames / encoder.sample_rate_hz
-    most_seconds = min(_GROUP_BATCHES * batch_seconds * len(engine.encoders), _GROUP_BYTES / bytes_per_second)
+    most_seconds = min(_GROUP_BATCHES * batch_seconds * len(engine.encoders), _GROUP_BYTES / max(1, bytes_per_second))
     groups: list[list[LatentPlan]] = []
     seconds = 0.0
     for plan in plans:
@@ -287,15 +313,28 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
     return groups
 
 
-def latent_json(audio: Mapping[str, Any], encoder: Encoder, rejection: NoLatents | None = None) -> bytes:
+def latent_json(
+    audio: Mapping[str, Any], encoder: Encoder, outputs: Sequence[Output], rejection: NoLatents | None = None
+) -> bytes:
     """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
 
     Args:
         audio: content of the audio sample's JSON.
         encoder: the encoder of the latents.
+        outputs: its outputs; they are described if the encoder names them.
         rejection: why the sample has no latents; None if it has.
     """
-    facts = {"encoder": encoder.fingerprint, "frame_rate_hz": frame_rate_hz(encoder)}
+    facts: dict[str, object] = {
+        "encoder": encoder.fingerprint,
+        "frame_rate_hz": _frame_rate_hz(encoder, outputs),
+    }
+    if outputs[0].is_named:
+        facts[OUTPUTS] = [output.described() for output in outputs]
     refused = {} if rejection is None else {"refused": rejection.code}
     content = {**audio, "headrace": {**audio.get("headrace", {}), **facts, **refused}}
     return json.dumps(content, ensure_ascii=False).encode()
+
+
+def _frame_rate_hz(encoder: Encoder, outputs: Sequence[Output]) -> float:
+    """Frames per second of the first output; 0 for a vector."""
+    return outputs[0].frame_rate_hz if outputs[0].is_named else frame_rate_hz(encoder)

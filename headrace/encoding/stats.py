@@ -11,11 +11,13 @@ class Comparison:
         key: key of the sample.
         difference: largest difference of a frame, as a share of the largest frame.
         allowed: largest difference that rounding explains.
+        is_of_codes: whether `difference` is the share of different codes.
     """
 
     key: str
     difference: float
     allowed: float
+    is_of_codes: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -24,6 +26,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """The comparison in words, without the key."""
+        if self.is_of_codes:
+            return f"encoded alone, {self.difference:.2%} of the codes differ ({self.allowed:.0%} are allowed)"
         return f"encoded alone, a frame differs by {self.difference:.2g} of the largest ({self.allowed:.2g} is allowed)"
 
 

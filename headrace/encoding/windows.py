@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.encoders import output
-from headrace.encoders.protocol import Encoder
+from headrace.encoders.outputs import outputs_of
+from headrace.encoders.protocol import Encoder, EncoderInfo
 from headrace.errors import BuildError
+from headrace.output_kinds import HIDDEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ def plan_windows(num_frames: int, encoder: Encoder) -> tuple[ClipWindow, ...]:
         return (ClipWindow(0, num_frames),)
     step = info.window - info.overlap
     starts = range(0, num_frames - info.overlap, step)
-    if encoder.num_latent_frames(num_frames) < len(starts):
+    is_hidden = outputs_of(encoder)[0].name == HIDDEN
+    if is_hidden and encoder.num_latent_frames(num_frames) < len(starts):
         window_seconds, seconds = (frames / encoder.sample_rate_hz for frames in (info.window, num_frames))
         raise BuildError(
             f"{output.name_of(encoder)}: a recording of {seconds:.1f} s needs {len(starts)} windows of "
@@ -56,10 +59,9 @@ def plan_windows(num_frames: int, encoder: Encoder) -> tuple[ClipWindow, ...]:
 
 
 def blend_weights(
-    windows: tuple[ClipWindow, ...], i: int, num_latent: int, encoder: Encoder
+    windows: tuple[ClipWindow, ...], i: int, num_latent: int, info: EncoderInfo, hop: int
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Weights of the latent frames of window i, float32 (num_latent,). Over all windows, the weights add up to 1."""
-    info, hop = encoder.info, encoder.hop
+    """Weights of the frames of window i, float32 (num_latent,). Over all windows, the weights add up to 1."""
     weights = np.ones(num_latent, np.float32)
     dropped = -(-info.context // hop)
     shared = info.overlap // hop
@@ -71,3 +73,17 @@ def blend_weights(
         weights[first : first + shared] *= 1 - ramp[: max(0, num_latent - first)]
         weights[first + shared :] = 0
     return weights
+
+
+def seam(windows: tuple[ClipWindow, ...], i: int, num_latent: int, overlap: int, hop: int) -> tuple[int, int]:
+    """First and last (exclusive) of the frames of window i that are kept, if windows meet in the middle of overlaps.
+
+    >>> windows = (ClipWindow(0, 100), ClipWindow(80, 150))
+    >>> seam(windows, 0, 10, 20, 10), seam(windows, 1, 7, 20, 10)
+    ((0, 9), (1, 7))
+    """
+    half = overlap // hop // 2
+    start = half if i else 0
+    if i + 1 == len(windows):
+        return min(start, num_latent), num_latent
+    return start, (windows[i + 1].start - windows[i].start) // hop + half

@@ -61,7 +61,7 @@ def arrived_sample(sample: Mapping[str, Any]) -> ArrivedSample:
     if "sample_rate" in sample:
         fields = {name: sample[name] for name in sample.get("__audio__", _ONE_FIELD)}
         return _audio(key, fields, int(sample["sample_rate"]), stated)
-    return _latents(key, sample["encoder_hidden"][: int(sample["encoder_length"])], stated)
+    return _latents(key, _outputs_of(sample, stated), stated)
 
 
 def arrived_batch(batch: Mapping[str, Any]) -> Iterator[ArrivedSample]:
@@ -75,21 +75,21 @@ def arrived_batch(batch: Mapping[str, Any]) -> Iterator[ArrivedSample]:
         if "num_frames" in batch:
             yield _audio(key, _fields_of(batch, row), int(batch["sample_rate"][row]), stated)
         else:
-            yield _latents(key, batch["encoder_hidden"][row, : int(batch["encoder_length"][row])], stated)
+            yield _latents(key, _outputs_of(batch, stated, row), stated)
 
 
-def joined_batch(batch: Mapping[str, Any], suffixes: Sequence[str]) -> Iterator[JoinedArrival]:
+def joined_batch(batch: Mapping[str, Any], sets: Sequence[Mapping[str, str]]) -> Iterator[JoinedArrival]:
     """Facts of the rows of a batch of audio with latents, without padding rows.
 
     Args:
         batch: the batch from the loader.
-        suffixes: suffix of `encoder_hidden` for each set of latents.
+        sets: for each set of latents, the fields of its outputs: that of the values → that of the lengths, or `""`.
     """
     for row, key in enumerate(batch["keys"]):
         if not batch["is_padding"][row]:
             audio = _crc_of(_fields_of(batch, row))
-            hidden = [batch[f"encoder_hidden{s}"][row, : int(batch[f"encoder_length{s}"][row])] for s in suffixes]
-            yield JoinedArrival(key, (audio, *map(content_of, hidden)))
+            found = ([_cut(batch, values, length, row) for values, length in one.items()] for one in sets)
+            yield JoinedArrival(key, (audio, *map(_content_of_all, found)))
 
 
 def content_of(values: "torch.Tensor") -> int:
@@ -141,12 +141,33 @@ def _audio(key: str, fields: "Mapping[str, torch.Tensor]", rate_hz: int, stated:
     )
 
 
-def _latents(key: str, hidden: "torch.Tensor", stated: Mapping[str, Any]) -> ArrivedSample:
-    length, width = hidden.shape
+def _outputs_of(found: Mapping[str, Any], stated: Mapping[str, Any], row: int | None = None) -> "list[torch.Tensor]":
+    """The outputs of a sample, or of a row of a batch: (T, D), (1, D) of a vector; the sample's JSON names them."""
+    listed = stated.get("outputs", [])
+    names = {one["name"]: f"{one['name']}_length" if one["kind"] != "vector" else "" for one in listed}
+    names = names or {"encoder_hidden": "encoder_length"}
+    return [_cut(found, values, length, row) for values, length in names.items()]
+
+
+def _cut(found: Mapping[str, Any], values: str, length: str, row: int | None = None) -> "torch.Tensor":
+    own: torch.Tensor = found[values] if row is None else found[values][row]
+    if not length:
+        return own[None]
+    return own[: int(found[length] if row is None else found[length][row])]
+
+
+def _content_of_all(outputs: "Sequence[torch.Tensor]") -> int:
+    """CRC-32 of the values of an output; of several, the sum of theirs."""
+    return sum(map(content_of, outputs)) & _GREATEST_CRC32
+
+
+def _latents(key: str, outputs: "Sequence[torch.Tensor]", stated: Mapping[str, Any]) -> ArrivedSample:
+    length, width = len(outputs[0]), width_of([values.shape[1] for values in outputs])
     wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
     is_near = abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
     wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
-    return ArrivedSample(key, length, width, 0, bool(hidden.isfinite().all()), content_of(hidden), wrong)
+    is_finite = all(bool(values.isfinite().all()) for values in outputs if values.is_floating_point())
+    return ArrivedSample(key, length, width, 0, is_finite, _content_of_all(outputs), wrong)
 
 
 def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from headrace.encoders import Encoder
+from headrace.encoders.outputs import outputs_of
 from headrace.encoding.alone import compared
 from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip
@@ -20,6 +21,7 @@ from headrace.encoding.engine import Engine
 from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
+    DTYPE_NOTE,
     ENCODER_NOTE,
     EncodingOptions,
     LatentDtype,
@@ -94,7 +96,7 @@ class ReencodingCheck:
 
     def _row(self, shard: str) -> tuple[ShardIndex, int] | None:
         index = read_index(self.latents, shard)
-        rows = [row for row in range(len(index)) if index.row(row).tensor is not None]
+        rows = [row for row in range(len(index)) if index.row(row).tensors[0] is not None]
         return (index, min(rows, key=lambda row: self._lot(index.key(row)))) if rows else None
 
     def _lot(self, name: str) -> bytes:
@@ -108,23 +110,28 @@ class ReencodingCheck:
                 f"the shard was encoded by encoder {index.notes.get(ENCODER_NOTE, '')[:12]}, the current encoder is "
                 f"{encoder.fingerprint[:12]}; build these latents again"
             )
-        alone, num_frames = self._alone(encoder, index, row)
-        stored = read_latents(self.latents, index, row, num_frames)
-        assert stored is not None, "only rows with a tensor are chosen"
-        hidden = torch.from_numpy(stored)
-        return compared(index.key(row), alone[:num_frames], hidden, encoder, cast("LatentDtype", index.tensor_dtype))
+        alone, most = self._alone(encoder, index, row)
+        stored = (read_latents(self.latents, index, row, count, number) for number, count in enumerate(most))
+        found = tuple(torch.from_numpy(values) for values in stored if values is not None)
+        beginning = tuple(values[:count] for values, count in zip(alone, most, strict=True))
+        return compared(index.key(row), beginning, found, encoder, _dtype_of(index))
 
-    def _alone(self, encoder: Encoder, index: ShardIndex, row: int) -> "tuple[torch.Tensor, int]":
-        """Latents (T, D) of a sample's first window, and the number of frames before the second window."""
+    def _alone(self, encoder: Encoder, index: ShardIndex, row: int) -> "tuple[tuple[torch.Tensor, ...], list[int]]":
+        """Outputs (T, D) of a sample's first window, and of each the number of frames before the second window.
+
+        A vector of several windows is not that of the first one: of it, nothing is compared.
+        """
         with self._clip(index, row) as clip:
             windows = plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder)
-            dtype = cast("LatentDtype", index.tensor_dtype)
+            dtype = _dtype_of(index)
             job = EncodingJob(0, (clip,), EncodingBatch((ClipPiece(0, 0, windows[0]),), encoder.info.padded_to))
             (encoded,) = Engine([encoder], dtype, EncodingOptions()).run([job])
-        ((_, hidden),) = encoded.rows
-        if isinstance(hidden, NoLatents):
-            raise BuildError(hidden.reason)
-        return hidden, windows[1].start // encoder.hop if len(windows) > 1 else len(hidden)
+        ((_, made),) = encoded.rows
+        if isinstance(made, NoLatents):
+            raise BuildError(made.reason)
+        if len(windows) == 1:
+            return made, [len(values) for values in made]
+        return made, [windows[1].start // output.hop if output.has_time else 0 for output in outputs_of(encoder)]
 
     @contextmanager
     def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
@@ -139,3 +146,8 @@ class ReencodingCheck:
             file.flush()
             facts = (int(audio.num_frames[place]), int(audio.sample_rate_hz[place]), found.num_channels)
             yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)
+
+
+def _dtype_of(index: ShardIndex) -> LatentDtype:
+    """The dtype in which floats of a shard are stored."""
+    return cast("LatentDtype", index.note(DTYPE_NOTE))

@@ -101,8 +101,9 @@ def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
     kept = np.array([key not in rejected for key in keys], np.bool_)
     shard = np.full(len(index), row, np.int32)
     lengths, widths, rates = index.num_frames, _widths_of(index), index.sample_rate_hz
-    if index.tensor_dtype:
-        lengths, widths, rates = index.tensors[:, 2], index.tensors[:, 3], np.zeros(len(index), np.int32)
+    if index.outputs:
+        lengths, rates = index.tensors[:, 0, 2], np.zeros(len(index), np.int32)
+        widths = np.array([width_of(of_outputs) for of_outputs in index.tensors[..., 3].tolist()], np.int64)
     are_flac = _are_flac(index)[kept]
     return ExpectedSamples(
         hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], are_flac, shard[~kept], hashes[~kept]

@@ -14,9 +14,11 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.tensors.outputs import Output
 from headrace.smoke.arrivals import JoinedArrival, joined_batch
 from headrace.smoke.comparing import SeenSamples, note
 from headrace.smoke.expected import ExpectedSamples
+from headrace.streaming.output_fields import output_fields
 
 if TYPE_CHECKING:
     from headrace.streaming.loader import StreamingDataLoader
@@ -30,11 +32,13 @@ class PartRead:
         uri: folder of the part.
         expected: the expected samples.
         streamed: the samples that `StreamingDataset` returned.
+        outputs: the outputs of latents; empty for audio.
     """
 
     uri: str
     expected: ExpectedSamples
     streamed: SeenSamples
+    outputs: tuple[Output, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +94,16 @@ class JoinedReading:
             yield from self._read(self._open(cache), spans)
 
     def _read(self, loader: "StreamingDataLoader", spans: Sequence[tuple[int, int]]) -> Iterator[JoinedArrival]:
-        suffixes = [f"_{uri.rpartition('/')[2]}" for uri in self._uris] if len(self._uris) > 1 else [""]
+        names = (uri.rpartition("/")[2] for uri in self._uris)
+        folders = list(zip(names, (part.outputs for part in self.latents.values()), strict=True))
+        sets = [{field.values: field.length for field in fields} for fields in output_fields(folders)]
         origin = loader.state_dict()
         for start, stop in spans:
             loader.load_state_dict(origin | {"sample_in_epoch": start})
             left = stop - start
             batches = iter(loader)
             while left > 0 and (batch := next(batches, None)) is not None:
-                rows = list(joined_batch(batch, suffixes))[:left]
+                rows = list(joined_batch(batch, sets))[:left]
                 left -= len(rows)
                 yield from rows
             batches.close()  # type: ignore[attr-defined]  # a generator

@@ -32,6 +32,7 @@ from headrace.smoke.streams import (
 )
 from headrace.smoke.verdicts import VERDICTS
 from headrace.stores.storage import Storage
+from headrace.streaming.output_fields import outputs_of_origin
 
 if TYPE_CHECKING:
     from headrace.smoke.encoding import Encoders
@@ -219,7 +220,9 @@ class _Reading:
     @property
     def read(self) -> PartRead:
         """The result, for reading it joined with other parts."""
-        return PartRead(self.part.storage.uri, self.expected, self.streamed)
+        origin = self.part.numbered.snapshot.origin
+        outputs = outputs_of_origin(origin, self.part.storage.uri) if origin else ()
+        return PartRead(self.part.storage.uri, self.expected, self.streamed, outputs)
 
 
 def _join(readings: Mapping[str, _Reading], results: Mapping[str, SmokeResult], loader: LoaderConfig) -> None:

@@ -70,7 +70,7 @@ def pairing_faults(audio: Storage, storage: Storage, manifest: Manifest) -> list
 
 def _without_latents(index: ShardIndex) -> list[str]:
     """Keys of the samples of a latent shard that have no latents."""
-    return index.keys_of(np.flatnonzero(index.tensors[:, 0] == ABSENT).tolist())
+    return index.keys_of(np.flatnonzero((index.tensors[..., 0] == ABSENT).all(1)).tolist())
 
 
 def index_faults(storage: Storage, shard: ShardEntry) -> list[str]:

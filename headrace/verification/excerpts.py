@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.audio import decode_into
 from headrace.errors import SampleError
-from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index import ShardIndex
 from headrace.format.tensors.tensors import float32_values, storage_dtype
 from headrace.stores.storage import Storage
 
@@ -47,20 +47,30 @@ def read_audio(
     return samples
 
 
-def read_latents(storage: Storage, index: ShardIndex, i: int, most_frames: float = math.inf) -> Floats | None:
-    """Sample `i` of a latent shard, or its beginning: float32 (T, D); None without a tensor.
+def read_latents(
+    storage: Storage, index: ShardIndex, i: int, most_frames: float = math.inf, output: int = 0
+) -> Floats | None:
+    """An output of sample `i` of a latent shard, or its beginning: float32 (T, D); None without a tensor.
+
+    Args:
+        storage: the folder of latent shards.
+        index: index of the shard.
+        i: the sample.
+        most_frames: limit of the length.
+        output: number of the output.
 
     Raises:
         SampleError: the shard is cut off or missing.
     """
-    start, _, num_latent, width = (int(value) for value in index.tensors[i])
-    if start == ABSENT:
+    tensors = index.row(i).tensors
+    if output >= len(tensors) or (place := tensors[output]) is None:
         return None
-    num_read = int(min(num_latent, most_frames))
-    num_bytes = num_read * width * storage_dtype(index.tensor_dtype).itemsize
+    start, _, num_latent, width = place
+    dtype, num_read = index.outputs[output].dtype, int(min(num_latent, most_frames))
+    num_bytes = num_read * width * storage_dtype(dtype).itemsize
     with _named_failures(storage, index, i):
         (blob,) = storage.read_ranges(index.shard, [(start, start + num_bytes)])
-        return float32_values(blob, (num_read, width), index.tensor_dtype)
+        return float32_values(blob, (num_read, width), dtype)
 
 
 @contextmanager

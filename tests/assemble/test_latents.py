@@ -79,7 +79,7 @@ def test_every_dtype_is_stored_in_full(latents: Latents, dtype: str) -> None:
     shard = latents.build().written[0]
     index, blob = latents.index(shard), latents.storage.read(shard)
     for i in range(len(index)):
-        start, stop, num_latent, dim = (int(value) for value in index.tensors[i])
+        start, stop, num_latent, dim = (int(value) for value in index.tensors[i, 0])
         tensor = torch.load(io.BytesIO(blob[slice(*index.range_of(i, "pth"))]), weights_only=True)["encoder_hidden"]
         raw = torch.frombuffer(bytearray(blob[start:stop]), dtype=tensor.dtype).reshape(num_latent, dim)
         assert str(tensor.dtype) == f"torch.{dtype}" == f"torch.{index.tensor_dtype}"

@@ -10,6 +10,7 @@ import tracemalloc
 import zipfile
 import zlib
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -45,7 +46,8 @@ from headrace.format.shards.condemned import condemnations
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import Snapshot, read_table
-from headrace.format.tensors.pth import latent_facts, stored_latents, verified_latents
+from headrace.format.tensors.outputs import hidden_output
+from headrace.format.tensors.pth import latent_facts, stored_latents, verified_outputs
 from headrace.format.tensors.unpickling import unpickled
 from headrace.format.versioned_json import versioned_bytes
 from headrace.sources.listing import PATH_DIGEST, SourceStamps
@@ -296,7 +298,12 @@ def test_forged_keys_are_read_or_an_error_of_the_family(tmp_path_factory, blob):
 def test_forged_latents_are_read_or_an_error_of_the_family(number):
     chance = random.Random(number)
     blob = _forged_zip(Clip(1, 300).pth(), chance)
-    for use in (stored_latents, verified_latents, latent_facts, unpickled):
+    for use in (
+        stored_latents,
+        partial(verified_outputs, outputs=(hidden_output("float32"),)),
+        latent_facts,
+        unpickled,
+    ):
         attempt(use, blob)
 
 

@@ -8,14 +8,14 @@ import torch
 from headrace.encoders.output import checked, name_of
 from headrace.errors import BuildError
 
-ENCODER = SimpleNamespace(latent_dim=4, name="mine:Encoder")
+ENCODER = SimpleNamespace(latent_dim=4, hop=80, name="mine:Encoder")
 HIDDEN, LENGTHS = torch.zeros(2, 3, 4), torch.tensor([3, 1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("integer", [torch.int64, torch.int32])
 def test_dense_latents_of_any_floating_dtype_with_integer_lengths_are_accepted(dtype, integer):
-    hidden, lengths = checked(ENCODER, 2, (HIDDEN.to(dtype), LENGTHS.to(integer)))
+    ((hidden, lengths),) = checked(ENCODER, 2, (HIDDEN.to(dtype), LENGTHS.to(integer)))
     assert (hidden.dtype, lengths.tolist()) == (dtype, [3, 1])
 
 

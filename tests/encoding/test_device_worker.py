@@ -101,12 +101,12 @@ class Traced(DeviceWorker):
 
     def _compute(
         self, job: EncodingJob, audio: OnDevice, lengths: torch.Tensor
-    ) -> tuple[OnDevice, OnDevice, torch.Tensor]:
+    ) -> list[device_worker._Result]:
         self.audio = audio
         assert self.current[-1] is self._computing
         if self.is_full:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return OnDevice(self.current), OnDevice(self.current), lengths
+        return [device_worker._Result(OnDevice(self.current), OnDevice(self.current), lengths)]
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def worker(current: list[object]) -> Traced:
 
 
 def _run(worker: Traced) -> tuple[OnDevice, OnDevice]:
-    hidden, flaws, *_ = worker._on_cuda(None, OnDevice(worker.current), torch.ones(1))
-    return hidden, flaws
+    ((found,), _) = worker._on_cuda(None, OnDevice(worker.current), torch.ones(1))
+    return found.values, found.flaws
 
 
 def test_streams_are_made_once_for_a_device_and_given_back_whatever_a_batch_comes_to(worker: Traced) -> None:

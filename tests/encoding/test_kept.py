@@ -90,7 +90,7 @@ def test_damaged_latents_are_not_taken_over(latents):
     for tar in latents.storage.root.glob("*_000000-*.tar"):
         blob = bytearray(tar.read_bytes())
         row = latents.index(tar.name).find("k2")
-        blob[int(latents.index(tar.name).tensors[row, 0]) + 100] ^= 1
+        blob[int(latents.index(tar.name).tensors[row, 0, 0]) + 100] ^= 1
         tar.write_bytes(blob)
     write_partition(latents.audio, SHARDS, metadata={key: {"title": "new"} for key in CLIPS})
     build = latents.build()

@@ -22,7 +22,7 @@ class Shape:
     """Facts of an encoder that the arithmetic needs; `shortfall` frames are lost at the end, as in wav2vec2."""
 
     def __init__(self, hop: int, context: int, window: int, overlap: int, shortfall: int) -> None:
-        self.hop, self.shortfall = hop, shortfall
+        self.hop, self.shortfall, self.latent_dim = hop, shortfall, 1
         self.info = EncoderInfo(context, window, overlap)
 
     def num_latent_frames(self, num_frames: int) -> int:
@@ -56,7 +56,7 @@ def test_weights_of_all_windows_add_up_to_one_everywhere(shape: Shape, num_frame
     total = np.zeros(shape.num_latent_frames(num_frames), np.float64)
     for i, window in enumerate(windows):
         num_latent = shape.num_latent_frames(window.num_frames)
-        weights = blend_weights(windows, i, num_latent, shape)
+        weights = blend_weights(windows, i, num_latent, shape.info, shape.hop)
         first = window.start // shape.hop
         total[first : first + num_latent] += weights[: len(total) - first]
     assert np.allclose(total, 1, atol=1e-6)
@@ -68,7 +68,7 @@ def test_latents_that_feel_a_cut_have_no_weight(shape: Shape, num_frames: int) -
     for i, window in enumerate(windows):
         num_latent = shape.num_latent_frames(window.num_frames)
         position = np.arange(num_latent) * shape.hop
-        weights = blend_weights(windows, i, num_latent, shape)
+        weights = blend_weights(windows, i, num_latent, shape.info, shape.hop)
         if i > 0:
             assert not weights[position < shape.info.context].any()
         if i + 1 < len(windows):
@@ -94,9 +94,9 @@ def _in_windows(encoder: Encoder, samples: np.ndarray, dtype: torch.dtype = torc
     for i in np.random.default_rng(0).permutation(len(windows)):  # devices answer in any order
         part = torch.from_numpy(samples[windows[i].start : windows[i].stop])
         hidden, _ = encoder.encode(part[None, None], torch.tensor([len(part)]))
-        whole = assembly.add(ClipPiece(0, int(i), windows[i]), hidden[0].to(dtype), encoder)
+        whole = assembly.add(ClipPiece(0, int(i), windows[i]), (hidden[0].to(dtype),), encoder)
     assert whole is not None
-    return whole
+    return whole[0]
 
 
 def _cut(encoder: Encoder, window_seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from headrace.errors import IntegrityError
 from headrace.format.indexes.audio_fields import AudioFacts
 from headrace.format.indexes.index_entries import SampleEntry, build_index
 from headrace.format.snapshots.shard_table import ShardTable
-from headrace.format.tensors.tensors import TensorPlace
+from headrace.format.tensors.outputs import hidden_output
 from headrace.smoke.arrivals import (
     width_of,
 )
@@ -21,6 +21,7 @@ from headrace.smoke.expected import ExpectedSamples, _expected_of, read_expected
 from headrace.smoke.run import SmokePart
 from headrace.stores.storage import LocalStorage
 from tests.support.comparing import sample
+from tests.support.index import placed
 from tests.support.streaming.corpus import clips, write_dataset
 
 CHECKS = ("every_key_once", "shapes_and_lengths", "finite_values", "full_scale", "matches_json", "same_in_both_readers")
@@ -53,8 +54,8 @@ def test_samples_are_found_by_their_keys():
 
 
 def test_of_latents_the_length_and_width_of_their_tensor_is_expected():
-    entries = [SampleEntry(key, {"pth": (0, 50)}, 9, 0, 0, TensorPlace(10, 34, 2, 3)) for key in "ab"]
-    index = build_index(entries, shard="s.tar", num_bytes=100, tensor_dtype="float32")
+    entries = [SampleEntry(key, {"pth": (0, 50)}, 9, 0, 0, placed(10, 34, 2, 3)) for key in "ab"]
+    index = build_index(entries, shard="s.tar", num_bytes=100, outputs=(hidden_output("float32"),))
     found = _expected_of(index, 5)
     assert (found.num_frames.tolist(), found.width.tolist(), found.sample_rate_hz.tolist()) == ([2, 2], [3, 3], [0, 0])
     assert found.shard.tolist() == [5, 5]

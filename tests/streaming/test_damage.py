@@ -103,7 +103,7 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_
 def test_validate_hash_finds_a_flip_in_local_latents_for_which_the_default_does_not_look(dataset_folder, tmp_path):
     shutil.copytree(dataset_folder / "latents/crepe", tmp_path / "crepe")
     victim = sorted((tmp_path / "crepe").glob("latent_train*.tar"))[2]
-    flip_at(victim, int(index_beside(victim).tensors[1, 0]) + 3)
+    flip_at(victim, int(index_beside(victim).tensors[1, 0, 0]) + 3)
     list(StreamingDataLoader(make(f"{tmp_path}/crepe")))
     with pytest.raises(SampleError, match=rf"{victim.name}.*SHA-256"):
         list(StreamingDataLoader(make(f"{tmp_path}/crepe", validate_hash="sha256")))

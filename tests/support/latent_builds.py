@@ -60,7 +60,7 @@ class Latents:
         index, blob = self.index(shard), self.storage.read(shard)
         i = index.keys().index(key)
         parts = [blob[slice(*(index.range_of(i, field) or (0, 0)))] for field in ("pth", "json")]
-        start, stop, num_latent, dim = (int(value) for value in index.tensors[i])
+        start, stop, num_latent, dim = (int(value) for value in index.tensors[i, 0])
         raw = np.frombuffer(blob[start:stop], index.tensor_dtype).reshape(num_latent, dim)
         return torch.load(io.BytesIO(parts[0]), weights_only=True), json.loads(parts[1]), raw
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import (
     ShardEntry,
@@ -18,7 +18,7 @@ from headrace.format.manifests.manifests import (
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
-from headrace.format.tensors.pth import saved_latents, stored_latents
+from headrace.format.tensors.pth import SavedOutputs, saved_outputs, stored_latents
 from headrace.stores.storage import Storage
 
 Change = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
@@ -45,8 +45,12 @@ def _rewritten(storage: Storage, partition: str, entry: ShardEntry, change: Chan
     with ShardWriter(storage, place) as writer:
         for key, (_, text) in fields.items():
             hidden = changed[key]
-            saved = saved_latents(hidden)
+            saved = saved_outputs(index.outputs, [hidden])
             members = {"pth": (saved.blob, len(saved.blob)), "json": (text, len(text))}
-            writer.add(key, members, SampleEntry(key, {}, len(hidden), tensor=saved.place))
-        made = writer.publish(index.input_digest, index.notes, index.tensor_dtype)
+            writer.add(key, members, SampleEntry(key, {}, len(hidden), tensors=_placed(saved)))
+        made = writer.publish(index.input_digest, index.notes, index.outputs)
     return replace(entry, name=made.shard, num_bytes=made.num_bytes)
+
+
+def _placed(saved: SavedOutputs) -> tuple[PlacedTensor, ...]:
+    return tuple(PlacedTensor(tensor.place, tensor.crc32) for tensor in saved.tensors)

@@ -89,7 +89,7 @@ class FakeIndex:
 
     def __init__(self, shard, keys, audio="", bare=()):
         self.shard, self._keys, self._audio = shard, keys, audio
-        self.tensors = np.array([[ABSENT if key in bare else 0] for key in keys])
+        self.tensors = np.array([[[ABSENT if key in bare else 0]] for key in keys])
 
     def note(self, name):
         return self._audio

@@ -17,6 +17,7 @@ from headrace.format import tables
 from headrace.format.lazy import cached_property
 from headrace.format.tars.member_names import AUDIO_FIELDS, audio_field, members_of
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
+from headrace.format.tensors.outputs import Output, outputs_as_json
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.format.typed_json import json_value
 
@@ -32,7 +33,10 @@ ABSENT = -1
 
 NAME_ERRORS = "surrogateescape"
 """Error handler for decoding and encoding keys that are not UTF-8: as in tarfile, so that they survive."""
-COLUMNS = ("key_bytes", "key_offsets", "ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors")
+COLUMNS = (
+    *("key_bytes", "key_offsets", "ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels"),
+    *("tensors", "tensor_crc32"),
+)
 """The arrays of an `.idx` file: attributes of `ShardIndex`."""
 AUDIO_COLUMN = "audio_facts"
 """The array that only indexes of shards with named audio fields have."""
@@ -47,7 +51,8 @@ class IndexRow(NamedTuple):
         num_frames: see `ShardIndex`.
         sample_rate_hz: see `ShardIndex`.
         num_channels: see `ShardIndex`.
-        tensor: the raw tensor; None if the sample has no raw tensor.
+        tensors: the raw tensor of each output; None where the sample has none.
+        tensor_crc32: CRC-32 of the values of each; -1 where the sample has none, or if it was not computed.
         spans: start and stop of each field's byte range, field after field; -1 if the sample lacks the field.
         crc32: CRC-32 of each field; -1 if the sample lacks the field or the CRC-32 was not computed.
     """
@@ -55,7 +60,8 @@ class IndexRow(NamedTuple):
     num_frames: int
     sample_rate_hz: int
     num_channels: int
-    tensor: TensorPlace | None
+    tensors: list[TensorPlace | None]
+    tensor_crc32: list[int]
     spans: list[int]
     crc32: list[int]
 
@@ -77,9 +83,10 @@ class IndexedAudio(NamedTuple):
 
 
 class IndexColumn(IntEnum):
-    """Columns of `ShardIndex.numbers`: the numbers of `IndexRow`, with four columns for the tensor.
+    """Columns of `ShardIndex.numbers`: the numbers of `IndexRow`, with five columns for the first output.
 
-    From `RANGES` on there are two columns for each field, then one column for the CRC-32 of each field.
+    From `RANGES` on there are two columns for each field, then one column for the CRC-32 of each field, then five
+    columns for each further output.
     """
 
     NUM_FRAMES = 0
@@ -89,7 +96,8 @@ class IndexColumn(IntEnum):
     STOP = 4
     TENSOR_FRAMES = 5
     WIDTH = 6
-    RANGES = 7
+    TENSOR_CRC32 = 7
+    RANGES = 8
 
 
 @dataclass(frozen=True)
@@ -110,12 +118,16 @@ class ShardIndex:
         num_frames: int64 (n,), PCM or latent frames; -1 if unknown.
         sample_rate_hz: int32 (n,); 0 if unknown or not audio.
         num_channels: int16 (n,); 0 if unknown or not audio.
-        tensors: int64 (n, 4), byte range in the tar and shape (T, D) of the raw tensor; -1 without a raw tensor.
+        tensors: int64 (n, num_outputs, 4), byte range in the tar and shape (T, D) of the raw tensor of each output;
+            -1 without a raw tensor. A vector (D,) has the shape (1, D).
+        tensor_crc32: int64 (n, num_outputs), CRC-32 of the bytes of each raw tensor; -1 without one, or if it was not
+            computed.
         audio_fields: names of the audio fields (`format.audio_fields`), the first one leading; empty for samples with
             the one field `audio`.
         audio_facts: int64 (n, num_audio_fields, 2), frames and channels of each audio field; -1 and 0 if unknown. None
             without named audio fields. `num_frames` is then the shortest, `num_channels` that of the first field.
-        tensor_dtype: name of the dtype of the raw tensors (`float16`, `bfloat16`, `float32`); empty without tensors.
+        outputs: the outputs whose raw tensors the samples have, those with time first; `num_frames` counts the frames
+            of the first. Empty without raw tensors.
         notes: further strings by name: rejections, encoder, the audio shard that latents belong to.
     """
 
@@ -132,7 +144,8 @@ class ShardIndex:
     sample_rate_hz: np.ndarray[Any, np.dtype[np.int32]]
     num_channels: np.ndarray[Any, np.dtype[np.int16]]
     tensors: np.ndarray[Any, np.dtype[np.int64]]
-    tensor_dtype: str = ""
+    tensor_crc32: np.ndarray[Any, np.dtype[np.int64]]
+    outputs: tuple[Output, ...] = ()
     audio_fields: tuple[str, ...] = ()
     audio_facts: np.ndarray[Any, np.dtype[np.int64]] | None = None
     notes: dict[str, str] = field(default_factory=dict)
@@ -140,6 +153,11 @@ class ShardIndex:
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.num_frames)
+
+    @property
+    def tensor_dtype(self) -> str:
+        """Name of the dtype of the first output; empty without raw tensors."""
+        return self.outputs[0].dtype if self.outputs else ""
 
     @cached_property
     def latent_rate_hz(self) -> float:
@@ -205,9 +223,12 @@ class ShardIndex:
     def row(self, i: int) -> IndexRow:
         """All numbers of sample `i`, several times as fast as from the single columns."""
         num_frames, rate, channels, *rest = self.numbers[i].tolist()
-        tensor = TensorPlace._make(rest[:4]) if rest[0] != ABSENT else None
-        first_crc = 4 + 2 * len(self.fields)
-        return IndexRow(num_frames, rate, channels, tensor, rest[4:first_crc], rest[first_crc:])
+        first_crc = 5 + 2 * len(self.fields)
+        end = first_crc + len(self.fields)
+        tensors = [rest[:5], *(rest[start : start + 5] for start in range(end, len(rest), 5))]
+        places = [TensorPlace._make(tensor[:4]) if tensor[0] != ABSENT else None for tensor in tensors]
+        checksums = [tensor[4] for tensor in tensors]
+        return IndexRow(num_frames, rate, channels, places, checksums, rest[5:first_crc], rest[first_crc:end])
 
     def range_of(self, i: int, name: str) -> tuple[int, int] | None:
         """Half-open byte range of field `name` of sample `i`; None if the sample lacks the field."""
@@ -278,13 +299,18 @@ class ShardIndex:
     def numbers(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """All numbers of every sample, int64 (n, 7 + 3 * num_fields); see `IndexColumn`."""
         first_crc = IndexColumn.RANGES + 2 * len(self.fields)
-        numbers = np.empty((len(self), first_crc + len(self.fields)), np.int64)
+        end, others = first_crc + len(self.fields), max(0, len(self.outputs) - 1)
+        numbers = np.empty((len(self), end + 5 * others), np.int64)
+        tensors = np.full((len(self), 1 + others, 5), ABSENT, np.int64)
+        tensors[:, : len(self.outputs), :4] = self.tensors
+        tensors[:, : len(self.outputs), 4] = self.tensor_crc32
         numbers[:, IndexColumn.NUM_FRAMES] = self.num_frames
         numbers[:, IndexColumn.RATE] = self.sample_rate_hz
         numbers[:, IndexColumn.CHANNELS] = self.num_channels
-        numbers[:, IndexColumn.START : IndexColumn.RANGES] = self.tensors
+        numbers[:, IndexColumn.START : IndexColumn.RANGES] = tensors[:, 0]
         numbers[:, IndexColumn.RANGES : first_crc] = self.ranges.reshape(len(self), 2 * len(self.fields))
-        numbers[:, first_crc:] = self.crc32
+        numbers[:, first_crc:end] = self.crc32
+        numbers[:, end:] = tensors[:, 1:].reshape(len(self), 5 * others)
         return numbers
 
     @cached_property
@@ -303,7 +329,7 @@ class ShardIndex:
             "sha256": self.sha256,
             "input_digest": self.input_digest,
             "fields": "\n".join(self.fields),
-            "tensor_dtype": self.tensor_dtype,
+            "outputs": outputs_as_json(self.outputs),
             **({"audio_fields": "\n".join(self.audio_fields)} if self.audio_fields else {}),
             **{NOTE_PREFIX + name: text for name, text in self.notes.items()},
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,18 @@ from headrace.format.indexes.index import ABSENT, NAME_ERRORS, ShardIndex, index
 from headrace.format.indexes.index_flaws import check_index
 from headrace.format.tars.member_names import WAY_OUT, KeyAt, split_name
 from headrace.format.tars.tar_members import Member
+from headrace.format.tensors.outputs import Output
 from headrace.format.tensors.tensors import TensorPlace
+
+
+class PlacedTensor(NamedTuple):
+    """The raw tensor of one output of a sample: its place, and the CRC-32 of its values, -1 if unknown."""
+
+    place: TensorPlace
+    crc32: int = ABSENT
+
+
+_NO_TENSOR = PlacedTensor(TensorPlace(ABSENT, ABSENT, ABSENT, ABSENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,7 @@ class SampleEntry:
         num_frames: PCM frames or latent frames; -1 if unknown.
         sample_rate_hz: 0 if unknown or not audio.
         num_channels: 0 if unknown or not audio.
-        tensor: the raw tensor of latents; None for other samples.
+        tensors: the raw tensor of each output, in the order of the outputs; empty for other samples.
         crc32: field name → CRC-32 of its payload, for the fields whose payload was read.
         audio: named audio field → its facts, in the order of the fields; empty for the one field `audio`.
     """
@@ -35,7 +46,7 @@ class SampleEntry:
     num_frames: int = ABSENT
     sample_rate_hz: int = 0
     num_channels: int = 0
-    tensor: TensorPlace | None = None
+    tensors: tuple[PlacedTensor, ...] = ()
     crc32: dict[str, int] = field(default_factory=dict)
     audio: dict[str, AudioFacts] = field(default_factory=dict)
 
@@ -47,7 +58,7 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
     num_bytes: int,
     sha256: str = "",
     input_digest: str = "",
-    tensor_dtype: str = "",
+    outputs: tuple[Output, ...] = (),
     notes: dict[str, str] | None = None,
 ) -> ShardIndex:
     """The index of a shard, from its samples; the fields are ordered by name.
@@ -61,7 +72,7 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
     absent = (ABSENT, ABSENT)
     ranges = [[entry.ranges.get(name, absent) for name in fields] for entry in entries]
     crc32 = [[entry.crc32.get(name, ABSENT) for name in fields] for entry in entries]
-    tensors = [entry.tensor or (ABSENT,) * 4 for entry in entries]
+    tensors = [tensor for entry in entries for tensor in entry.tensors or (_NO_TENSOR,) * len(outputs)]
     index = ShardIndex(
         shard=shard,
         num_bytes=num_bytes,
@@ -75,8 +86,9 @@ def build_index(  # noqa: PLR0913 - one argument per fact of the header
         num_frames=np.array([entry.num_frames for entry in entries], np.int64),
         sample_rate_hz=np.array([entry.sample_rate_hz for entry in entries], np.int32),
         num_channels=np.array([entry.num_channels for entry in entries], np.int16),
-        tensors=np.array(tensors, np.int64).reshape(len(entries), 4),
-        tensor_dtype=tensor_dtype,
+        tensors=np.array([tensor.place for tensor in tensors], np.int64).reshape(len(entries), len(outputs), 4),
+        tensor_crc32=np.array([tensor.crc32 for tensor in tensors], np.int64).reshape(len(entries), len(outputs)),
+        outputs=outputs,
         audio_fields=audio_fields,
         audio_facts=_audio_facts(entries, audio_fields) if audio_fields else None,
         notes=notes or {},

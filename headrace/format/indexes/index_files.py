@@ -13,6 +13,8 @@ from headrace.format import tables
 from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
 from headrace.format.tars.tar_names import TAR_SUFFIX, digest_ending, is_plain_tar, without_suffix
+from headrace.format.tensors.outputs import outputs_of
+from headrace.format.typed_json import json_value
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import Storage
@@ -47,7 +49,7 @@ def parse_index(blob: bytes, name: str) -> ShardIndex:
             sha256=metadata["sha256"],
             input_digest=metadata["input_digest"],
             fields=tuple(metadata["fields"].split("\n")) if metadata["fields"] else (),
-            tensor_dtype=metadata["tensor_dtype"],
+            outputs=outputs_of(json_value(metadata["outputs"]), name),
             audio_fields=tuple(metadata["audio_fields"].split("\n")) if "audio_fields" in metadata else (),
             audio_facts=arrays.get(AUDIO_COLUMN),
             notes=notes,

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.errors import FormatError
 from headrace.format import tables
 from headrace.format.indexes.index import ABSENT, ShardIndex
-from headrace.format.tensors.tensors import TENSOR_DTYPES, storage_dtype
+from headrace.format.tensors.tensors import storage_dtype
 
 _GREATEST_CRC32 = (1 << 32) - 1
 
@@ -36,7 +36,7 @@ def flaw_of(index: ShardIndex) -> str | None:
 
 
 def _flaw_of_shapes(index: ShardIndex) -> str | None:
-    count, num_fields = index.num_frames.size, len(index.fields)
+    count, num_fields, num_outputs = index.num_frames.size, len(index.fields), len(index.outputs)
     for name, shape, dtype in (
         ("num_frames", (count,), np.int64),
         ("key_bytes", (index.key_bytes.size,), np.uint8),
@@ -45,7 +45,8 @@ def _flaw_of_shapes(index: ShardIndex) -> str | None:
         ("crc32", (count, num_fields), np.int64),
         ("sample_rate_hz", (count,), np.int32),
         ("num_channels", (count,), np.int16),
-        ("tensors", (count, 4), np.int64),
+        ("tensors", (count, num_outputs, 4), np.int64),
+        ("tensor_crc32", (count, num_outputs), np.int64),
     ):
         found = getattr(index, name)
         if found.shape != shape or found.dtype != dtype:
@@ -114,23 +115,27 @@ def _flaw_of_checksums(index: ShardIndex) -> str | None:
 
 def _flaw_of_tensors(index: ShardIndex) -> str | None:
     """Raw values are read without parsing the bytes around them, so they must be in a field of their own sample."""
-    is_absent = (index.tensors == ABSENT).all(1)
-    if is_absent.all():
-        return None
-    if index.tensor_dtype not in TENSOR_DTYPES:
-        return f"raw tensors of the unknown dtype {index.tensor_dtype!r} ({', '.join(TENSOR_DTYPES)} are known)"
-    item_bytes = storage_dtype(index.tensor_dtype).itemsize
-    starts, stops, num_frames, width = index.tensors.T
+    flaws = (_flaw_of_output(index, number) for number in range(len(index.outputs)))
+    return next((flaw for flaw in flaws if flaw is not None), None)
+
+
+def _flaw_of_output(index: ShardIndex, number: int) -> str | None:
+    output, tensors, crc32 = index.outputs[number], index.tensors[:, number], index.tensor_crc32[:, number]
+    is_absent = (tensors == ABSENT).all(1) & (crc32 == ABSENT)
+    item_bytes = storage_dtype(output.dtype).itemsize
+    starts, stops, num_frames, width = tensors.T
     num_bytes = (
         num_frames.astype(np.float64) * width * item_bytes
     )  # as floats, because a product of wrong numbers must not overflow
     in_field = (index.ranges[..., 0] <= starts[:, None]) & (stops[:, None] <= index.ranges[..., 1])
     is_whole = (stops - starts == num_bytes) & (num_frames >= 0) & (width >= 0) & (starts >= 0) & (starts <= stops)
-    is_sound = (is_whole & in_field.any(1)) | is_absent
+    has_checksum = (crc32 >= ABSENT) & (crc32 <= _GREATEST_CRC32)
+    has_form = output.has_time | (num_frames == 1)
+    is_sound = (is_whole & in_field.any(1) & has_checksum & has_form) | is_absent
     if is_sound.all():
         return None
     row = int(is_sound.argmin())
     return (
-        f"the tensor of sample {index.key(row)!r}, ({index.tensors[row, 2]}, {index.tensors[row, 3]}) of "
-        f"{index.tensor_dtype}, cannot be bytes {starts[row]}..{stops[row]} of one of its fields"
+        f"the tensor {output.name} of sample {index.key(row)!r}, ({tensors[row, 2]}, {tensors[row, 3]}) of "
+        f"{output.dtype}, cannot be bytes {starts[row]}..{stops[row]} of one of its fields (CRC-32 {crc32[row]})"
     )

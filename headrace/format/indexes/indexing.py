@@ -9,13 +9,13 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from headrace.audio import flac_info, probe
 from headrace.errors import AudioError, FormatError
 from headrace.format.indexes.audio_fields import AudioFacts, common_facts, stated_audio_fields
 from headrace.format.indexes.index import ABSENT, REFUSED_NOTE, ShardIndex
-from headrace.format.indexes.index_entries import SampleEntry, build_index, group_members
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry, build_index, group_members
 from headrace.format.rejects import latents_rejection
 from headrace.format.tars.member_names import (
     JSON_FIELD,
@@ -28,7 +28,8 @@ from headrace.format.tars.member_names import (
     members_of,
 )
 from headrace.format.tars.tar import crc32_of, payload, read_members
-from headrace.format.tensors.pth import RawTensor, latent_facts
+from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_of
+from headrace.format.tensors.pth import RawTensor, latent_facts, output_facts
 from headrace.format.typed_json import json_value
 
 _BY_WEBDATASET = Naming()
@@ -64,17 +65,16 @@ def index_tar(
         described.append(_described(file, checked, naming.audio_fields))
     _check_audio_fields(name, naming.audio_fields, [entry for entry, _ in described])
     refused = [row for entry, _ in described if (row := _rejection(file, entry)) is not None]
-    dtypes = [tensor.dtype for _, tensor in described if tensor is not None]
-    dtype = dtypes[0] if dtypes else ""
+    outputs = next((found.outputs for _, found in described if found is not None), ())
     entries = [
-        replace(entry, tensor=tensor.place) if tensor is not None and tensor.dtype == dtype else entry
-        for entry, tensor in described
+        replace(entry, tensors=found.tensors) if found is not None and found.outputs == outputs else entry
+        for entry, found in described
     ]
     notes = {} if naming.key_at is KeyAt.FIRST_DOT else {KEY_AT_NOTE: naming.key_at.value}
     if refused:
         notes[REFUSED_NOTE] = json.dumps(refused)
     num_bytes = file.seek(0, io.SEEK_END)
-    return build_index(entries, shard=name, num_bytes=num_bytes, sha256=sha256, tensor_dtype=dtype, notes=notes)
+    return build_index(entries, shard=name, num_bytes=num_bytes, sha256=sha256, outputs=outputs, notes=notes)
 
 
 def key_rule_of(index: ShardIndex) -> str:
@@ -93,8 +93,15 @@ def _with_checksums(file: BinaryIO, entry: SampleEntry) -> SampleEntry:
     return replace(entry, crc32={name: crc32_of(file, span) for name, span in entry.ranges.items()})
 
 
-def _described(file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str]) -> tuple[SampleEntry, RawTensor | None]:
-    """The entry with facts from its audio or latents, and the raw tensor with its place in the tar."""
+class _Outputs(NamedTuple):
+    """The outputs that a sample has, and the raw tensor of each with its place in the tar."""
+
+    outputs: tuple[Output, ...]
+    tensors: tuple[PlacedTensor, ...]
+
+
+def _described(file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str]) -> tuple[SampleEntry, _Outputs | None]:
+    """The entry with facts from its audio or latents, and its raw tensors."""
     if members := _members(entry, audio_fields):
         return _with_audio_fields(file, entry, audio_fields, members), None
     name = None if audio_fields else audio_field(tuple(entry.ranges))
@@ -102,14 +109,40 @@ def _described(file: BinaryIO, entry: SampleEntry, audio_fields: Sequence[str]) 
         return _with_audio(file, entry, name), None
     if LATENT_FIELD not in entry.ranges:
         return entry, None
+    return _with_latents(file, entry)
+
+
+def _with_latents(file: BinaryIO, entry: SampleEntry) -> tuple[SampleEntry, _Outputs | None]:
     start, stop = entry.ranges[LATENT_FIELD]
-    facts = latent_facts(payload(file, (start, stop)))
-    if facts is None:
+    blob = payload(file, (start, stop))
+    if outputs := _named_outputs(file, entry):
+        if (raw := output_facts(blob, outputs)) is None:
+            return entry, None
+        return replace(entry, num_frames=raw[0].place.num_frames), _Outputs(outputs, _placed(raw, start))
+    if (facts := latent_facts(blob)) is None:
         return entry, None
-    tensor = facts.tensor
-    if tensor is not None:
-        tensor = RawTensor(tensor.place.after(start), tensor.dtype)
-    return replace(entry, num_frames=facts.encoder_length), tensor
+    entry = replace(entry, num_frames=facts.encoder_length)
+    if facts.tensor is None:
+        return entry, None
+    return entry, _Outputs((hidden_output(facts.tensor.dtype),), _placed([facts.tensor], start))
+
+
+def _placed(raw: Sequence[RawTensor], start: int) -> tuple[PlacedTensor, ...]:
+    """Raw tensors of a field that begins at a byte of the tar."""
+    return tuple(PlacedTensor(tensor.place.after(start), tensor.crc32) for tensor in raw)
+
+
+def _named_outputs(file: BinaryIO, entry: SampleEntry) -> tuple[Output, ...]:
+    """The outputs that the JSON of a sample lists, as in shards of Headrace; empty if it lists none."""
+    if JSON_FIELD not in entry.ranges:
+        return ()
+    try:
+        content = json_value(payload(file, entry.ranges[JSON_FIELD]))
+        facts = content.get("headrace") if isinstance(content, dict) else None
+        listed = facts.get(OUTPUTS) if isinstance(facts, dict) else None
+        return outputs_of(listed, entry.key) if listed else ()
+    except (ValueError, FormatError):
+        return ()
 
 
 def _rejection(file: BinaryIO, entry: SampleEntry) -> dict[str, str] | None:

@@ -12,7 +12,7 @@ from typing import BinaryIO, Self
 
 from headrace.errors import BuildError, FormatError, NotFoundError
 from headrace.format.indexes.index import ShardIndex, index_name
-from headrace.format.indexes.index_entries import SampleEntry, build_index
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry, build_index
 from headrace.format.indexes.index_files import read_index
 from headrace.format.indexes.tar_faults import tar_faults
 from headrace.format.manifests.manifests import shard_name
@@ -20,6 +20,7 @@ from headrace.format.shards.condemned import condemned_paths, is_condemned
 from headrace.format.shards.journal import note_shard
 from headrace.format.tars.tar import TarWriter
 from headrace.format.tars.tar_buffer import TarBuffer
+from headrace.format.tensors.outputs import Output
 from headrace.stores.storage import Storage
 
 Payload = bytes | BinaryIO
@@ -76,8 +77,8 @@ class ShardWriter:
         Args:
             key: its `__key__`.
             payloads: field → payload and its size in bytes, written in this order.
-            facts: what the index says about it besides key and ranges; a `tensor` range is relative to the payload of
-                the first field.
+            facts: what the index says about it besides key and ranges; places of `tensors` are relative to the payload
+                of the first field.
             known_crc32: field → CRC-32 of its payload, if the caller has just computed it. `publish` compares it with
                 the collected bytes.
 
@@ -91,17 +92,16 @@ class ShardWriter:
         ranges = {name: (place.start, place.stop) for name, place in written.items()}
         crc32 = {name: place.crc32 for name, place in written.items()}
         described = facts or SampleEntry(key, {})
-        tensor = described.tensor
-        if tensor is not None:
-            tensor = tensor.after(next(iter(ranges.values()))[0])
-        self._entries.append(replace(described, key=key, ranges=ranges, tensor=tensor, crc32=crc32))
+        start = next((start for start, _ in ranges.values()), 0)
+        tensors = tuple(PlacedTensor(place.after(start), checksum) for place, checksum in described.tensors)
+        self._entries.append(replace(described, key=key, ranges=ranges, tensors=tensors, crc32=crc32))
 
     @property
     def keys(self) -> list[str]:
         """Keys of the samples that were appended, in order."""
         return [entry.key for entry in self._entries]
 
-    def publish(self, input_digest: str, notes: dict[str, str], tensor_dtype: str = "") -> ShardIndex:
+    def publish(self, input_digest: str, notes: dict[str, str], outputs: tuple[Output, ...] = ()) -> ShardIndex:
         """Write tar and index to the storage. Returns the index; its `shard` is the tar's name.
 
         If both exist already, with the same bytes made from other inputs, they stay as they are. A name that a gc has
@@ -120,7 +120,7 @@ class ShardWriter:
             num_bytes=self._tar.num_bytes,
             sha256=sha256,
             input_digest=input_digest,
-            tensor_dtype=tensor_dtype,
+            outputs=outputs,
             notes=notes,
         )
         if (there := published_index(self.storage, name)) is not None and _is_same(there, index):

@@ -1,3 +1,3 @@
 """Reads and writes the tensors of a sample: `.pth` files, and raw values at an address."""
 
-__all__ = ["pth", "tensors", "unpickling"]
+__all__ = ["outputs", "pth", "tensors", "unpickling"]

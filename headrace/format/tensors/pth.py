@@ -1,19 +1,23 @@
 """Reads and writes latents as the `.pth` file of a sample, and finds their raw values in it.
 
-A `.pth` holds `torch.save({"encoder_hidden": tensor (T, D), "encoder_length": int})`. `stored_latents` reads any such
-file. `latent_facts` also finds the tensor's values in it as plain bytes, so that a reader with an index can copy them
-without unpickling. `saved_latents` writes the file.
+A `.pth` holds `torch.save({"encoder_hidden": tensor (T, D), "encoder_length": int})`, which `stored_latents` reads from
+anybody's file, or the named outputs of an encoder, which `stored_outputs` reads. `latent_facts` and `output_facts` also
+find the tensors' values in it as plain bytes, so that a reader with an index can copy them without unpickling.
+`saved_outputs` writes the file.
 """
 
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from headrace.checksums import crc32
 from headrace.errors import FormatError, IntegrityError
+from headrace.format.tensors.outputs import Output
 from headrace.format.tensors.tensors import TENSOR_DTYPES, TensorPlace
 from headrace.format.tensors.unpickling import FORM, described, is_dense, unpickled
+from headrace.output_kinds import INTEGER_DTYPES
 
 if TYPE_CHECKING:
     import torch
@@ -26,10 +30,11 @@ _LOCAL_HEADER_BYTES = 30  # of a zip member, before its name and extra field (PK
 
 @dataclass(frozen=True, slots=True)
 class RawTensor:
-    """Place of the values of a stored (T, D) tensor, and the name of their dtype."""
+    """Place of the values of a stored tensor, the name of their dtype, and their CRC-32."""
 
     place: TensorPlace
     dtype: str
+    crc32: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,11 @@ class LatentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedLatents:
-    """A `.pth` file, and the place in it of the values of its tensor (T, D), row by row and little-endian."""
+class SavedOutputs:
+    """A `.pth` file, and in it the values of each of its tensors, row by row and little-endian."""
 
     blob: bytes
-    place: TensorPlace
+    tensors: tuple[RawTensor, ...]
 
 
 def stored_latents(blob: bytes) -> tuple["torch.Tensor", int]:
@@ -55,23 +60,6 @@ def stored_latents(blob: bytes) -> tuple["torch.Tensor", int]:
         FormatError: the file is damaged, would run code, or holds something else.
     """
     return latents_of(unpickled(blob))
-
-
-def verified_latents(blob: bytes) -> "torch.Tensor":
-    """Latents (T, D) of a `.pth` whose bytes agree with the checksums that its zip holds of them.
-
-    Raises:
-        FormatError: see `stored_latents`.
-        IntegrityError: a checksum is wrong.
-    """
-    try:
-        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
-            damaged = archive.testzip()
-    except zipfile.BadZipFile as error:
-        raise FormatError(f".pth damaged, or not written by torch.save ({error})") from error
-    if damaged is not None:
-        raise IntegrityError(f".pth damaged: the CRC-32 of {damaged} is wrong")
-    return stored_latents(blob)[0]
 
 
 def latents_of(content: object) -> tuple["torch.Tensor", int]:
@@ -106,27 +94,110 @@ def latent_facts(blob: bytes) -> LatentFacts | None:
         hidden, length = stored_latents(blob)
     except FormatError:
         return None
-    return LatentFacts(length, _raw_tensor(blob, hidden))
+    is_float = str(hidden.dtype).removeprefix("torch.") in TENSOR_DTYPES
+    return LatentFacts(length, _raw_tensor(blob, hidden) if is_float else None)
 
 
-def saved_latents(hidden: "torch.Tensor") -> SavedLatents:
-    """The `.pth` of latents (T, D) on the CPU, in a dtype of `TENSOR_DTYPES`; equal latents give equal bytes.
+def saved_outputs(outputs: Sequence[Output], tensors: "Sequence[torch.Tensor]") -> SavedOutputs:
+    """The `.pth` of the outputs of one sample; equal values give equal bytes.
+
+    Args:
+        outputs: the outputs.
+        tensors: the values of each, (T, D) on the CPU and in its dtype; (1, D) of a vector, which is stored as (D,).
 
     Raises:
-        FormatError: this version of torch does not store the values as they are, in one member of the zip.
+        FormatError: this version of torch does not store the values as they are, in one member of the zip for each.
     """
     import torch
 
-    exact = hidden.contiguous()
-    if exact.untyped_storage().nbytes() != exact.nbytes:
-        exact = exact.clone()  # of a view, torch.save writes the whole storage
+    exact = [_compact(tensor) for tensor in tensors]
+    content: dict[str, Any] = {}
+    for output, tensor in zip(outputs, exact, strict=True):
+        content[output.name] = tensor if output.has_time else tensor[0]
+        content |= {output.length_name: len(tensor)} if output.has_time else {}
     buffer = io.BytesIO()
-    torch.save({"encoder_hidden": exact, "encoder_length": len(exact)}, buffer)
+    torch.save(content, buffer)
     blob = buffer.getvalue()
     spans = list(_plain_storages(blob))
-    if [stop - start for start, stop in spans] != [exact.nbytes]:
+    if [stop - start for start, stop in spans] != [tensor.nbytes for tensor in exact]:
         raise FormatError(f"torch {torch.__version__} writes .pth files in a form that headrace does not know")
-    return SavedLatents(blob, TensorPlace(*spans[0], *exact.shape))
+    view = memoryview(blob)
+    raw = (
+        RawTensor(TensorPlace(*span, *tensor.shape), output.dtype, crc32(view[slice(*span)]))
+        for output, span, tensor in zip(outputs, spans, exact, strict=True)
+    )
+    return SavedOutputs(blob, tuple(raw))
+
+
+def stored_outputs(blob: bytes, outputs: Sequence[Output]) -> "list[torch.Tensor]":
+    """The values of named outputs in a `.pth`, (T, D) each, (1, D) of a vector.
+
+    Raises:
+        FormatError: the file is damaged, would run code, or does not hold these outputs.
+    """
+    content = unpickled(blob)
+    found = [_as_rows(content, output) for output in outputs] if isinstance(content, dict) else [None]
+    tensors = [tensor for tensor in found if tensor is not None]
+    if len(tensors) < len(found):
+        wanted = ", ".join(f"{output.name} ({output.kind.value} of {output.dtype})" for output in outputs)
+        raise FormatError(f".pth holds {described(content)}, expected {wanted}: build or fetch the shard again")
+    return tensors
+
+
+def verified_outputs(blob: bytes, outputs: Sequence[Output]) -> "list[torch.Tensor]":
+    """The values of a `.pth` whose bytes agree with the checksums that its zip holds of them; see `stored_outputs`.
+
+    Raises:
+        FormatError: see `stored_outputs`.
+        IntegrityError: a checksum is wrong.
+    """
+    _check_zip(blob)
+    return stored_outputs(blob, outputs)
+
+
+def output_facts(blob: bytes, outputs: Sequence[Output]) -> list[RawTensor] | None:
+    """The raw tensor of each named output of a `.pth`; None if it does not hold them as plain bytes."""
+    try:
+        tensors = stored_outputs(blob, outputs)
+    except FormatError:
+        return None
+    found: list[RawTensor] = []
+    for tensor in tensors:
+        if (raw := _raw_tensor(blob, tensor, [known.place.start for known in found])) is None:
+            return None
+        found.append(raw)
+    return found
+
+
+def _as_rows(content: dict[object, Any], output: Output) -> "torch.Tensor | None":
+    """The value of an output as (T, D), or (1, D) of a vector; None if there is none of its form and length."""
+    import torch
+
+    value = content.get(output.name)
+    if not isinstance(value, torch.Tensor) or not is_dense(value) or value.ndim != 1 + output.has_time:
+        return None
+    if str(value.dtype).removeprefix("torch.") != output.dtype:
+        return None
+    if output.has_time and content.get(output.length_name) != len(value):
+        return None
+    return value.detach() if output.has_time else value.detach()[None]
+
+
+def _compact(tensor: "torch.Tensor") -> "torch.Tensor":
+    """The tensor with a storage of its own: of a view, torch.save writes the whole storage."""
+    exact = tensor.contiguous()
+    return exact.clone() if exact.untyped_storage().nbytes() != exact.nbytes else exact
+
+
+def _check_zip(blob: bytes) -> None:
+    """Raise an error unless the bytes of a `.pth` agree with the checksums that its zip holds of them."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            damaged = archive.testzip()
+    except zipfile.BadZipFile as error:
+        raise FormatError(f".pth damaged, or not written by torch.save ({error})") from error
+    if damaged is not None:
+        raise IntegrityError(f".pth damaged: the CRC-32 of {damaged} is wrong")
 
 
 def _is_latents(value: object) -> "TypeGuard[torch.Tensor]":
@@ -148,20 +219,21 @@ def _whole(value: Any) -> int | None:  # noqa: ANN401 - whatever was saved
     return int(value) if is_whole and not isinstance(value, bool) else None
 
 
-def _raw_tensor(blob: bytes, hidden: "torch.Tensor") -> RawTensor | None:
+def _raw_tensor(blob: bytes, hidden: "torch.Tensor", taken: Sequence[int] = ()) -> RawTensor | None:
     """Place of a tensor's values in a torch.save archive; None if no member holds exactly these bytes.
 
-    Bytes are compared, because the storage of a tensor may be strided, shared with others or byte-swapped.
+    Bytes are compared, because the storage of a tensor may be strided, shared with others or byte-swapped. A storage
+    that begins at a byte in `taken` is that of another tensor.
     """
     import torch
 
     dtype = str(hidden.dtype).removeprefix("torch.")
-    if dtype not in TENSOR_DTYPES or not zipfile.is_zipfile(io.BytesIO(blob)):
+    if dtype not in (*TENSOR_DTYPES, *INTEGER_DTYPES) or not zipfile.is_zipfile(io.BytesIO(blob)):
         return None
     values = hidden.contiguous().view(torch.uint8).numpy().tobytes() if hidden.numel() else b""
     for start, stop in _plain_storages(blob):
-        if blob[start:stop] == values:
-            return RawTensor(TensorPlace(start, stop, *hidden.shape), dtype)
+        if start not in taken and blob[start:stop] == values:
+            return RawTensor(TensorPlace(start, stop, *hidden.shape), dtype, crc32(values))
     return None
 
 

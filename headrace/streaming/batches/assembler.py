@@ -52,14 +52,14 @@ class Assembler:
     def _opened(self, plan: BatchPlan) -> OpenBatch:
         found = copy_plan(self._streams, plan, self._processing)
         if found is not None:
-            suffix = self._processing.suffixes[0]
-            return CopiedBatch(found, suffix, self._allocator, lambda: self.open_row_by_row(plan))
+            field = self._processing.outputs[0]
+            return CopiedBatch(found, field, self._allocator, lambda: self.open_row_by_row(plan))
         return self.open_row_by_row(plan)
 
     def open_row_by_row(self, plan: BatchPlan) -> OpenBatch:
         """`open` without the copy-only fast path."""
         rows, processing, epoch = self.rows(plan), self._processing, plan.epoch
-        if can_fill_in_place(rows, processing.config):
+        if can_fill_in_place(rows, processing):
             return InPlaceBatch(rows, processing, epoch, self._allocator)
         return SampleBatch(rows, processing, epoch, self._allocator, lambda: self.pattern(epoch))
 

@@ -17,6 +17,7 @@ from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloa
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_with_zeros
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_in, hidden_field
 from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
 from headrace.streaming.settings import ArrayType
 
@@ -48,21 +49,50 @@ class Audio:
     offsets: NDArray[np.int64] | None = None
 
 
+_HIDDEN = hidden_field()
+
+
 @dataclass(slots=True)
 class Latents:
-    """The latents of a batch, of one encoder.
+    """One output of the latents of a batch.
 
     Attributes:
-        hidden: (B, T, D) in the stored dtype, zero after each row's end; bfloat16 as uint16.
+        hidden: (B, T, D) in the stored dtype, the field's padding after each row's end; bfloat16 as uint16. T is 1 for
+            vectors.
         lengths: int64 (B,), `encoder_length`.
         dtype: name of the stored dtype.
         offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without a crop.
+        field: the names of its fields.
     """
 
     hidden: NDArray[Any]
     lengths: NDArray[np.int64]
     dtype: str
     offsets: NDArray[np.int64] | None = None
+    field: OutputField = _HIDDEN
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by the names of their fields."""
+        if not self.field.has_time:
+            return {self.field.values: self.hidden.reshape(len(self.hidden), self.hidden.shape[2])}
+        found = {self.field.values: self.hidden, self.field.length: self.lengths}
+        return found if self.offsets is None else found | {self.field.offset: self.offsets}
+
+    def of_sample(self, whole: Mapping[str, Any], row: int) -> Sample:
+        """The fields of one row, without padding; `whole` has the batch's as users get them."""
+        values = whole[self.field.values][row]
+        if not self.field.has_time:
+            return {self.field.values: values}
+        count = int(self.lengths[row])
+        found: Sample = {self.field.values: values[:count], self.field.length: count}
+        return found if self.offsets is None else found | {self.field.offset: int(self.offsets[row])}
+
+    def blank(self, row: int) -> None:
+        """Make a row padding."""
+        self.hidden[row] = self.field.padding
+        self.lengths[row] = 0
+        if self.offsets is not None:
+            self.offsets[row] = 0
 
 
 @dataclass(slots=True)
@@ -74,7 +104,7 @@ class Batch:
         metadata: the samples' JSON; `{}` in padding rows.
         is_padding: bool (B,).
         audio: None if samples have no audio.
-        latents: by suffix of their fields' names; empty if samples have no latents.
+        latents: by the names of their values; empty if samples have no latents.
         numbers: int64 (B,) each, by name: fields such as `sample_rate`, if a transform removed the audio or latents
             that they describe; 0 in padding rows.
         stacked: other fields whose values have one shape; zeros in padding rows.
@@ -115,11 +145,10 @@ class Batch:
             sample["sample_rate"] = int(self.audio.sample_rate_hz[row])
             if self.audio.offsets is not None:
                 sample["frame_offset"] = int(self.audio.offsets[row])
-        for name, latents in self.latents.items():
-            sample["encoder_hidden" + name] = whole["encoder_hidden" + name][row, : int(latents.lengths[row])]
-            sample["encoder_length" + name] = int(latents.lengths[row])
-            if latents.offsets is not None:
-                sample["encoder_offset" + name] = int(latents.offsets[row])
+        for latents in self.latents.values():
+            sample |= latents.of_sample(whole, row)
+        if named := {name: latents.field for name, latents in self.latents.items() if latents.field.is_named}:
+            sample[OUTPUT_FIELDS] = named
         sample |= {name: int(values[row]) for name, values in self.numbers.items()}
         for name, found in self.stacked.items():
             sample[name] = _one(found, whole[name], row)
@@ -133,10 +162,8 @@ class Batch:
             named |= audio.fields | {"num_frames": audio.num_frames, "sample_rate": audio.sample_rate_hz}
             if audio.offsets is not None:
                 named["frame_offset"] = audio.offsets
-        for name, latents in self.latents.items():
-            named |= {"encoder_hidden" + name: latents.hidden, "encoder_length" + name: latents.lengths}
-            if latents.offsets is not None:
-                named["encoder_offset" + name] = latents.offsets
+        for latents in self.latents.values():
+            named |= latents.arrays()
         users = {name: found.values for name, found in self.stacked.items()}
         for name, found in self.stacked.items():
             if found.lengths is not None:
@@ -148,7 +175,7 @@ class Batch:
         named: dict[str, Any] = {"keys": self.keys, **self.extra}
         if self.has_metadata:
             named["metadata"] = self.metadata
-        narrow = {"encoder_hidden" + name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
+        narrow = {name for name, latents in self.latents.items() if latents.dtype == BFLOAT16}
         narrow |= {name for name, found in self.stacked.items() if found.dtype == BFLOAT16}
         for name, array in self.arrays().items():
             if output is ArrayType.TORCH:
@@ -199,29 +226,32 @@ def stack(
     if audio:
         batch.audio = _stack_audio(samples, audio, allocator, name_of)
     names = dict.fromkeys(key for sample in shown for key in sample)
-    _check_padded(pad, names, samples, name_of)
+    outputs = {name: found for sample in shown for name, found in fields_in(sample).items()}
+    of_outputs = {name for found in outputs.values() for name in (found.values, found.length, found.offset)}
+    _check_padded({name: fill for name, fill in pad.items() if name not in outputs}, names, samples, name_of)
     batch.has_metadata = "metadata" in names
     for name in names:
-        if name.startswith("encoder_hidden"):
-            suffix = name.removeprefix("encoder_hidden")
-            batch.latents[suffix] = _stack_latents(samples, suffix, allocator, name_of)
-        elif name not in OF_SAMPLES and name not in audio and not name.startswith(OF_LATENTS):
+        if name in outputs:
+            batch.latents[name] = _stack_latents(samples, outputs[name], allocator, name_of)
+        elif name not in OF_SAMPLES | of_outputs and name not in audio and not name.startswith(OF_LATENTS):
             add_users(batch, name, [sample.get(name) for sample in samples], allocator, pad.get(name))
     arrays = batch.arrays()
-    batch.numbers = {name: _numbers(samples, name) for name in names if is_number(name) and name not in arrays}
+    left = (name for name in names if name not in arrays and (is_number(name) or name in of_outputs))
+    batch.numbers = {name: _numbers(samples, name) for name in left}
     return batch
 
 
 def padding_like(sample: Sample) -> Sample:
     """A row of padding with the fields and shapes of `sample`: zeros, key `''`, `is_padding` true."""
     row: Sample = {"__key__": "", "is_padding": True}
-    audio = audio_names(sample)
+    audio, outputs = audio_names(sample), fields_in(sample)
+    numbers = {name for found in outputs.values() for name in (found.length, found.offset)}
     for name, value in sample.items():
-        if name == AUDIO_NAMES:
+        if name in {AUDIO_NAMES, OUTPUT_FIELDS}:
             row[name] = value
-        elif name in audio or name.startswith("encoder_hidden"):
+        elif name in audio or name in outputs:
             row[name] = np.zeros_like(value) if isinstance(value, np.ndarray) else value.new_zeros(value.shape)
-        elif is_number(name):
+        elif is_number(name) or name in numbers:
             row[name] = 0
         elif name == "metadata":
             row[name] = {}
@@ -347,23 +377,30 @@ def _stack_audio_field(
     return cast("NDArray[np.float32]", out)
 
 
-def _stack_latents(samples: Sequence[Sample], suffix: str, allocator: Allocator, name_of: NameOf) -> Latents:
-    name = "encoder_hidden" + suffix
+def _stack_latents(samples: Sequence[Sample], field: OutputField, allocator: Allocator, name_of: NameOf) -> Latents:
+    name = field.values
     _check_all_have(samples, name, name_of)
-    pairs = [None if sample.get("is_padding") else as_numpy(sample[name]) for sample in samples]
-    real = _real(pairs) or {0: as_numpy(samples[0][name])}
+    pairs = [None if sample.get("is_padding") else _rows_of(sample[name]) for sample in samples]
+    real = _real(pairs) or {0: _rows_of(samples[0][name])}
     width, dtype = check_width({row: (array.shape[1], kind) for row, (array, kind) in real.items()}, name_of)
     length = max(array.shape[0] for array, _ in real.values())
     out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
     lengths = [
-        0 if pair is None else int(sample.get("encoder_length" + suffix, len(pair[0])))
+        0 if pair is None else int(sample.get(field.length, len(pair[0])))
         for sample, pair in zip(samples, pairs, strict=True)
     ]
     for row, pair, count in zip(out, pairs, lengths, strict=True):
         if pair is not None:
             row[:count] = pair[0][:count]
-        row[count:] = 0
-    return Latents(out, np.array(lengths, np.int64), dtype, _numbers_of_some(samples, "encoder_offset" + suffix))
+        row[count:] = field.padding
+    offsets = _numbers_of_some(samples, field.offset) if field.has_time else None
+    return Latents(out, np.array(lengths, np.int64), dtype, offsets, field)
+
+
+def _rows_of(values: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array of any library
+    """Values as (T, D), (1, D) of a vector, and the name of their dtype."""
+    array, dtype = as_numpy(values)
+    return (array[None] if array.ndim == 1 else array), dtype
 
 
 def _real(values: Sequence[T | None]) -> dict[int, T]:
@@ -385,5 +422,5 @@ def _tensor(array: NDArray[Any], *, is_bfloat16: bool) -> Any:  # noqa: ANN401 -
     import torch
 
     owner: Any = array.base  # a tensor if torch allocated the memory (`pinning`)
-    tensor = owner if isinstance(owner, torch.Tensor) else torch.from_numpy(array)
+    tensor = owner.view(array.shape) if isinstance(owner, torch.Tensor) else torch.from_numpy(array)
     return tensor.view(torch.bfloat16) if is_bfloat16 else tensor

@@ -27,6 +27,7 @@ from headrace.streaming.batches.open_batch import OpenBatch
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
+from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.local_latents import NO_LATENTS, LocalLatents
 from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.settings import OnMissingLatents
@@ -103,7 +104,7 @@ class CopyPlan:
 def copy_plan(streams: Sequence[StreamReader], plan: BatchPlan, processing: SampleProcessing) -> CopyPlan | None:
     """Plan a batch that is made by copying; None unless all of its samples are raw latents in local files."""
     config = processing.config
-    if config.transform is not None or config.sample_rate_hz is not None or config.pad:
+    if config.transform is not None or config.sample_rate_hz is not None or processing.pads_fields:
         return None
     samples = _samples(streams, plan.rows)
     if samples is None:
@@ -166,18 +167,18 @@ class CopiedBatch:
     is_filled_whole = True
 
     def __init__(
-        self, plan: CopyPlan, suffix: str, allocator: Allocator, open_instead: Callable[[], OpenBatch]
+        self, plan: CopyPlan, field: OutputField, allocator: Allocator, open_instead: Callable[[], OpenBatch]
     ) -> None:
         """Allocate and read nothing yet.
 
         Args:
             plan: what to copy.
-            suffix: suffix of the names of the latents' fields.
+            field: the fields of the latents.
             allocator: allocates the latents.
             open_instead: opens the same batch row by row.
         """
         self._plan = plan
-        self._suffix = suffix
+        self._field = field
         self._allocator = allocator
         self._open_instead = open_instead
         self._batch: Batch | None = None
@@ -212,6 +213,10 @@ class CopiedBatch:
             return None
         if not _match(texts, text_ends, [copy.sample.json_crc32 for copy in plan.copies]):
             return None
+        if not all(
+            _is_sound(copy, latents[read.begin : read.end]) for copy, read in zip(plan.copies, reads, strict=True)
+        ):
+            return None
         try:
             metadata = parsed_together(texts, text_ends)
         except (ValueError, RecursionError):  # not valid JSON
@@ -219,7 +224,7 @@ class CopiedBatch:
         return self._filled(hidden, metadata)
 
     def _filled(self, hidden: np.ndarray[Any, np.dtype[Any]], metadata: list[dict[str, Any]]) -> Batch:
-        """The batch of the latents, with zeros after the end of each row and in padding rows."""
+        """The batch of the latents, with padding after the end of each row and in padding rows."""
         num_rows, num_frames, _ = self._plan.shape
         keys = [""] * num_rows
         metadata_of: list[dict[str, Any]] = [{} for _ in range(num_rows)]
@@ -231,10 +236,11 @@ class CopiedBatch:
             is_padding[row] = False
         for row, length in enumerate(lengths):
             if length < num_frames:
-                hidden[row, length:] = 0
+                hidden[row, length:] = self._field.padding
         batch = Batch(keys, metadata_of, is_padding)
         offsets = np.array(first, np.int64) if self._plan.is_cropped else None
-        batch.latents[self._suffix] = Latents(hidden, np.array(lengths, np.int64), self._plan.dtype, offsets)
+        counts = np.array(lengths, np.int64)
+        batch.latents[self._field.values] = Latents(hidden, counts, self._plan.dtype, offsets, self._field)
         return batch
 
 
@@ -267,6 +273,14 @@ def all_read(reads: Iterable[SampleRead], latents: memoryview, texts: memoryview
     except (OSError, OverflowError):  # there is no such place in a file
         return False
     return True
+
+
+def _is_sound(copy: SampleCopy, values: memoryview) -> bool:
+    """Whether latents that were read whole have their CRC-32, if it is known; parts cannot be compared."""
+    sample = copy.sample
+    if sample.crc32 == ABSENT or copy.length != sample.num_frames:
+        return True
+    return crc32(values) == sample.crc32
 
 
 def _match(texts: bytearray, ends: Sequence[int], checksums: Sequence[int]) -> bool:

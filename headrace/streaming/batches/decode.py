@@ -22,6 +22,7 @@ from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloa
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.cache.coalesce import Span
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
 from headrace.streaming.samples.fields import AUDIO_NAMES
@@ -37,12 +38,12 @@ Around = tuple[int, memoryview]
 """The bytes of a sample's fields other than raw latents, and their first byte in the shard."""
 
 
-def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, config: SampleSettings) -> Sample:
+def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop, config: SampleSettings) -> Sample:
     """One sample before the transform, with torch tensors, or numpy arrays if the config says so.
 
     Args:
         row: byte ranges of the sample.
-        suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
+        outputs: the fields of the stream's own latents, then of each output that is joined.
         crop: frames to keep.
         config: the rate to resample to, and the kind of arrays.
 
@@ -64,20 +65,22 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = _latents(stored)
         window = crop.primary(len(latents[0]), stored.latent_rate_hz)
-        sample |= _cropped_latents(latents, window, suffixes[0], config)
+        sample |= _cropped_latents(latents, window, outputs[0], config)
     elif config.crops and row.joined:  # the audio is not wanted, but decides what is cut out of the latents
         crop.primary(_length_of(stored), stored.sample_rate_hz)
-    for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
+    for number, (joined, field) in enumerate(zip(row.joined, outputs[1:], strict=True)):
         if joined is None:
-            raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
+            raise SampleError(f"the joined latents ({field.values}) do not have this sample")
         latents = _latents(joined)
-        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), suffix, config)
+        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), field, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
     sample["metadata"] = metadata(stored, start, blob)
     if row.columns is not None:
         row.columns.add_to(sample["metadata"])
         sample |= {tensor.spec.name: _number(value, tensor.dtype, config) for tensor, value in row.columns.numbers()}
+    if named := {field.values: field for field in outputs if field.is_named and field.values in sample}:
+        sample[OUTPUT_FIELDS] = named
     return sample
 
 
@@ -155,20 +158,24 @@ def _fill_audio(
     out[:, count:] = 0
 
 
-def fill_latents(sample: StoredSample, out: NDArray[Any], window: FrameWindow) -> None:
-    """Copy `window` of the raw latents into `out` (T, D), and write zeros after it and after `encoder_length`.
+def fill_latents(sample: StoredSample, out: NDArray[Any], window: FrameWindow, padding: int = 0) -> None:
+    """Copy `window` of the raw latents into `out` (T, D), and write padding after it and after `encoder_length`.
 
     Raises:
         FormatError: there are fewer latent frames than `encoder_length`.
+        IntegrityError: all values were read, and do not have the CRC-32 of the index.
     """
     first, count = window
     if sample.tensor is not None:
         start, stop, num_frames, _ = sample.tensor
         check_length(sample.num_frames, num_frames)
         if count := max(0, min(sample.num_frames - first, count)):
-            sample.opened().read_into(start + first * ((stop - start) // num_frames), out[:count].data.cast("B"))
+            values = out[:count].data.cast("B")
+            sample.opened().read_into(start + first * ((stop - start) // num_frames), values)
+            if count == num_frames:
+                sample.check_tensor(values)
     if count < len(out):
-        out[count:] = 0
+        out[count:] = padding
 
 
 def extra(sample: StoredSample, start: int, blob: memoryview) -> Iterator[tuple[str, bytes]]:
@@ -375,20 +382,27 @@ def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
             f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "
             "a second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
         )
-    return _cropped_latents(latents, (0, len(latents[0])), "", config)
+    return _cropped_latents(latents, (0, len(latents[0])), hidden_field(), config)
 
 
 def _cropped_latents(
-    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, config: SampleSettings
+    found: tuple[NDArray[Any], str, int], window: FrameWindow, field: OutputField, config: SampleSettings
 ) -> Sample:
     """The fields of latents in a sample, cropped to `window`; see `_latents`."""
     hidden, dtype, length = found
     first, count = window
-    fields = {"encoder_hidden": _shown(hidden[first : first + count], dtype, config.output)}
-    fields["encoder_length"] = max(0, min(length - first, count))
+    if not field.has_time:
+        return {field.values: _shown(hidden[0] if len(hidden) else _no_vector(hidden), dtype, config.output)}
+    fields = {field.values: _shown(hidden[first : first + count], dtype, config.output)}
+    fields[field.length] = max(0, min(length - first, count))
     if config.crops:
-        fields["encoder_offset"] = first
-    return {name + suffix: value for name, value in fields.items()}
+        fields[field.offset] = first
+    return fields
+
+
+def _no_vector(rows: NDArray[Any]) -> NDArray[Any]:
+    """Zeros in place of a vector that was rejected when it was made."""
+    return np.zeros(rows.shape[1], rows.dtype)
 
 
 def _number(value: float, dtype: str, config: SampleSettings) -> Any:  # noqa: ANN401 - as `_shown`

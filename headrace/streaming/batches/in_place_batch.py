@@ -18,11 +18,12 @@ from headrace.streaming.batches.decode import extra, fill_audio, fill_latents, m
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, padding_value
+from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
 from headrace.streaming.samples.plausibility import is_plausible
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
-from headrace.streaming.settings import ArrayType, Decode, SampleSettings
+from headrace.streaming.settings import ArrayType, Decode
 from headrace.streaming.shards.joined_columns import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
@@ -47,7 +48,7 @@ class _LatentField:
     def fill(self, place: int) -> None:
         """Fill one row."""
         if (sample := self.samples[place]) is not None:
-            fill_latents(sample, self.latents.hidden[place], self.windows[place])
+            fill_latents(sample, self.latents.hidden[place], self.windows[place], self.latents.field.padding)
 
 
 class InPlaceBatch:
@@ -84,11 +85,11 @@ class InPlaceBatch:
             self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
             self.batch.audio.offsets = self._offsets(self._windows)
         else:
-            self._add_latents(processing.suffixes[0], self._primary, self._windows, allocator)
-        for number, suffix in enumerate(processing.suffixes[1:]):
+            self._add_latents(processing.outputs[0], self._primary, self._windows, allocator)
+        for number, field in enumerate(processing.outputs[1:]):
             samples = [None if row is None else row.joined[number] for row in rows]
             windows = [_NO_FRAMES if crop is None else _joined_window(crop, number) for crop in crops]
-            self._add_latents(suffix, samples, windows, allocator)
+            self._add_latents(field, samples, windows, allocator)
         origin = _ORIGINS[processing.config.output]
         for tensor in _tensors(rows):
             values = np.zeros(len(rows), tensor.dtype)
@@ -185,25 +186,27 @@ class InPlaceBatch:
         for array in batch.arrays().values():
             if array is not batch.is_padding:
                 array[place] = 0
+        for latents in batch.latents.values():
+            latents.blank(place)
         for values in batch.extra.values():
             values[place] = _NO_BYTES
 
     def _add_latents(
-        self, suffix: str, samples: list[StoredSample | None], windows: list[FrameWindow], allocator: Allocator
+        self, field: OutputField, samples: list[StoredSample | None], windows: list[FrameWindow], allocator: Allocator
     ) -> None:
         latents = _empty_latents(samples, windows, allocator)
-        latents.offsets = self._offsets(windows)
-        self.batch.latents[suffix] = latents
+        latents.field, latents.offsets = field, self._offsets(windows) if field.has_time else None
+        self.batch.latents[field.values] = latents
         self._latents.append(_LatentField(samples, windows, latents))
 
     def _offsets(self, windows: Sequence[FrameWindow]) -> NDArray[np.int64] | None:
         return np.array([first for first, _ in windows], np.int64) if self._crops else None
 
 
-def can_fill_in_place(rows: Sequence[BatchRow | None], config: SampleSettings) -> bool:
+def can_fill_in_place(rows: Sequence[BatchRow | None], processing: SampleProcessing) -> bool:
     """Whether every row's length is known and plausible, and neither a transform nor resampling needs whole samples."""
-    present = [row for row in rows if row is not None]
-    if not present or config.transform is not None or config.pad:
+    present, config = [row for row in rows if row is not None], processing.config
+    if not present or config.transform is not None or processing.pads_fields:
         return False
     if config.sample_rate_hz is not None and {row.primary.sample_rate_hz for row in present} != {config.sample_rate_hz}:
         return False

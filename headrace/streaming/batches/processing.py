@@ -16,6 +16,7 @@ from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.ragged_fields import as_ragged
 from headrace.streaming.order.bijection import mix
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
 from headrace.streaming.samples.crop import Crop
 from headrace.streaming.samples.fields import AUDIO_NAMES, flaw
 from headrace.streaming.settings import SampleSettings
@@ -30,19 +31,24 @@ class SampleProcessing:
     Attributes:
         config: the user's settings: crop, sample rate, transform.
         seed: the shuffle's seed, which also seeds crops and transforms.
-        suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
+        outputs: the fields of the stream's own latents, then of each output that is joined.
         has_metadata: whether samples have the field `metadata`.
     """
 
     config: SampleSettings
     seed: int
-    suffixes: tuple[str, ...] = ("",)
+    outputs: tuple[OutputField, ...] = (hidden_field(),)
     has_metadata: bool = True
 
     @cached_property
     def crop(self) -> Crop:
         """Which frames of each sample are kept."""
         return Crop(self.config, self.seed)
+
+    @cached_property
+    def pads_fields(self) -> bool:
+        """Whether fields of a transform are padded."""
+        return not self.config.pad.keys() <= {field.values for field in self.outputs}
 
     def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
         """The sample that the transform returns.
@@ -57,7 +63,7 @@ class SampleProcessing:
         """
         if self.config.transform is None:
             return sample
-        audio = sample.get(AUDIO_NAMES)
+        listed = {name: sample[name] for name in (AUDIO_NAMES, OUTPUT_FIELDS) if name in sample}
         if self._is_random:
             seed = int(mix(self.seed, epoch, position, _TRANSFORM))
             changed = self.config.transform(sample, rng=np.random.default_rng(seed))
@@ -65,8 +71,9 @@ class SampleProcessing:
             changed = self.config.transform(sample)
         if changed is None:
             raise TypeError("the transform gave None: let it return the sample")
-        if audio is not None and isinstance(changed, dict):  # a new dict of the transform's need not list them
-            changed.setdefault(AUDIO_NAMES, audio)
+        if listed and isinstance(changed, dict):  # a new dict of the transform's need not list them
+            for name, value in listed.items():
+                changed.setdefault(name, value)
         return changed
 
     def check(self, sample: Sample) -> None:
@@ -77,8 +84,9 @@ class SampleProcessing:
         """
         if self.config.transform is not None and (found := flaw(sample)) is not None:
             raise SampleError(f"the transform gave {found}")
+        outputs = {field.values for field in self.outputs}
         for name in self.config.pad:
-            if name in sample:
+            if name in sample and name not in outputs:
                 sample[name] = as_ragged(name, sample[name])
 
     @cached_property

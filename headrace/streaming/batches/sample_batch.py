@@ -72,7 +72,7 @@ class SampleBatch:
 
 def whole_sample(row: BatchRow, processing: SampleProcessing, epoch: int) -> Sample:
     """A row's sample, cropped and transformed. Raises as `read_sample`, and what the transform raises."""
-    sample = read_sample(row, processing.suffixes, processing.crop.of(row, epoch), processing.config)
+    sample = read_sample(row, processing.outputs, processing.crop.of(row, epoch), processing.config)
     if not processing.has_metadata:
         del sample["metadata"]
     return processing.transformed(sample, epoch, row.position)

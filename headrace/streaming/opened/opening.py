@@ -24,6 +24,7 @@ from headrace.streaming.opened.agreement import open_all, open_for_state
 from headrace.streaming.opened.reading import StreamReaders, StreamShards, default_cache_folder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState
+from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
@@ -93,7 +94,7 @@ class OpenStreams:
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
-        if len({opened.suffixes_that_are_read for opened in self._opened}) > 1:
+        if len({opened.outputs_that_are_read for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(request.selection.latents) or 'none'}"
                 for name, request in zip(names, self._requests, strict=True)
@@ -104,9 +105,9 @@ class OpenStreams:
             )
 
     @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Suffixes of `encoder_hidden`: for the sample itself, and for each of its joined latents that are read."""
-        return self._opened[0].suffixes_that_are_read
+    def outputs(self) -> tuple[OutputField, ...]:
+        """The fields of the latents that are read: of the sample's own, then of those that are joined to it."""
+        return self._opened[0].outputs_that_are_read
 
     @property
     def has_metadata(self) -> bool:
@@ -135,7 +136,8 @@ class OpenStreams:
         for opened in self._opened:
             own = opened.primary.shards
             whole = own.whole if isinstance(own, ViewShards) else own
-            if isinstance(whole, SnapshotShards) and opened.suffixes[0] and not whole.has_time_axis:
+            cuts_latents = opened.is_latents and opened.joined
+            if isinstance(whole, SnapshotShards) and cuts_latents and not whole.has_time_axis:
                 raise ConfigError(
                     f"{opened.primary.storage.uri}: no sample has more than one frame, so a crop has nothing to cut "
                     "there: name the latents with a time axis as remote, and join this folder to them"
@@ -306,8 +308,8 @@ def _check_fields(opened: OpenedRemote) -> None:
     shards, storage = opened.primary.shards, opened.primary.storage
     most = np.linspace(0, len(opened.primary) - 1, min(len(opened.primary), _INDEXES_READ)).astype(int).tolist()
     indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
-    names = [f"encoder_hidden{suffix}" for suffix in opened.suffixes]
-    check_fields(opened.fields or (), indexes, names[1:], names[0], storage.uri)
+    own, *joined = ([field.values for field in fields] for fields in opened.outputs)
+    check_fields(opened.fields or (), indexes, [name for names in joined for name in names], own, storage.uri)
 
 
 def _state_of(name: str, opened: OpenedRemote) -> StreamState:

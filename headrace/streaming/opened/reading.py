@@ -117,13 +117,16 @@ class StreamReaders:
     def _reader(self, source: StreamShards) -> StreamReader:
         cache = self._caches[source.cache_folder]
         opened = source.opened
-        sets = [opened.primary, *(joined for joined, _ in opened.latents_that_are_read)]
-        accesses = [ShardAccess(one, source.config, cache, self.traffic) for one in sets]
-        accesses[0].reads_parts = opened.fields is not None
-        columns = ColumnReader(opened.columns, accesses[0]) if opened.columns else None
-        own = f"encoder_hidden{opened.suffixes[0]}"
+        primary = ShardAccess(opened.primary, source.config, cache, self.traffic)
+        joined = [
+            (ShardAccess(one, source.config, cache, self.traffic), outputs)
+            for one, outputs in opened.latents_that_are_read
+        ]
+        primary.reads_parts = opened.fields is not None
+        columns = ColumnReader(opened.columns, primary) if opened.columns else None
+        own = frozenset(field.values for field in opened.outputs[0])
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
-        return StreamReader(accesses[0], accesses[1:], columns, chosen)
+        return StreamReader(primary, joined, columns, chosen, opened.own_outputs)
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

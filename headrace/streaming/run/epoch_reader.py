@@ -18,6 +18,7 @@ from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.opened.opening import OpenStreams
 from headrace.streaming.order.state import OrderState
+from headrace.streaming.output_fields import with_padding
 from headrace.streaming.run.epochs import EpochRun, WorkerShare
 from headrace.streaming.run.next_uses import FolderUses, RunOrders
 from headrace.streaming.run.planner import Planner
@@ -163,4 +164,5 @@ class EpochReader:
 
     def _processing(self) -> SampleProcessing:
         seed, streams = self._planner.spec.shuffle_seed, self._streams
-        return SampleProcessing(self._samples, seed, streams.suffixes, streams.has_metadata)
+        outputs = with_padding(streams.outputs, self._samples.pad)
+        return SampleProcessing(self._samples, seed, outputs, streams.has_metadata)

@@ -23,11 +23,11 @@ class ChosenFields:
 
     Attributes:
         names: names of the fields, as in a batch.
-        own_latents: the name of the latents in the stream's own folder.
+        own_latents: the names of the latents in the stream's own folder.
     """
 
     names: frozenset[str]
-    own_latents: str
+    own_latents: frozenset[str]
 
     def narrow(self, sample: StoredSample) -> None:
         """Remove the fields that are not wanted from a sample."""
@@ -61,7 +61,7 @@ class ChosenFields:
 
 
 def check_fields(
-    wanted: Iterable[str], indexes: Iterator[ShardIndex], others: Iterable[str], own_latents: str, place: str
+    wanted: Iterable[str], indexes: Iterator[ShardIndex], others: Iterable[str], own_latents: Iterable[str], place: str
 ) -> None:
     """Raise `ConfigError` if there is no field of a wanted name.
 
@@ -69,7 +69,7 @@ def check_fields(
         wanted: the names.
         indexes: indexes of the shards, which are read until all names are found.
         others: fields that are not in the shards: joined latents.
-        own_latents: the name of the latents in the shards.
+        own_latents: the names of the latents in the shards.
         place: where the shards are, for the message.
     """
     known = {METADATA, *others}
@@ -85,14 +85,14 @@ def check_fields(
         )
 
 
-def _names(index: ShardIndex, own_latents: str) -> set[str]:
+def _names(index: ShardIndex, own_latents: Iterable[str]) -> set[str]:
     """Names of the fields that the samples of a shard have in a batch."""
     columns = field_columns(index.fields, index.audio_fields)
     audio = {field.columns[0][0] for field in columns.audio if field.columns}
     found = {field.name for field in columns.audio}
     found |= {name for name, column in columns.extra if column not in audio}
     found |= {METADATA} if JSON_FIELD in index.fields else set()
-    return found | ({own_latents} if columns.latents is not None else set())
+    return found | (set(own_latents) if columns.latents is not None else set())
 
 
 def _named(sample: StoredSample) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _kept(columns: FieldColumns, chosen: ChosenFields) -> FieldColumns:
     return replace(
         columns,
         audio=audio,
-        latents=columns.latents if chosen.own_latents in chosen.names else None,
+        latents=columns.latents if chosen.own_latents & chosen.names else None,
         json=columns.json if METADATA in chosen.names else None,
         extra=tuple(pair for pair in columns.extra if pair[0] in chosen.names or pair[1] in of_audio),
         is_narrowed=True,

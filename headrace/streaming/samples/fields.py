@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from headrace.format.indexes.audio_fields import AUDIO
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_in
 
 AUDIO_NAMES = "__audio__"
 """Field of a sample with the names of its audio fields, where these are not the one field `audio`."""
-OF_SAMPLES = frozenset({"__key__", AUDIO_NAMES, "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
+OF_SAMPLES = frozenset(
+    {"__key__", AUDIO_NAMES, OUTPUT_FIELDS, "audio", "sample_rate", "frame_offset", "metadata", "is_padding"}
+)
 """Fields of a sample with a meaning of their own in a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """Beginnings of the names of latents' fields; the suffix is the latents' name."""
@@ -52,6 +55,7 @@ def flaw(sample: object) -> str | None:
     """
     if not isinstance(sample, Mapping):
         return f"a value of type {type(sample).__name__}: expected a sample, a dict of fields"
+    outputs = fields_in(sample)
     listed = sample.get(AUDIO_NAMES, ())
     if not isinstance(listed, tuple | list) or not all(isinstance(name, str) for name in listed):
         return f"{_shown(listed)} as {AUDIO_NAMES}: expected a tuple with the names of the audio fields"
@@ -64,8 +68,8 @@ def flaw(sample: object) -> str | None:
             found = f"a field {name!r}, which a batch has of its own: call it something else"
         elif name in audio:
             found = _array_flaw(name, value, "(channels, frames)")
-        elif name.startswith("encoder_hidden"):
-            found = _array_flaw(name, value, "(T, D)") or _length_flaw(sample, name.removeprefix("encoder_hidden"))
+        elif name in outputs:
+            found = _output_flaw(sample, outputs[name])
         elif is_number(name):
             found = None if _whole(value) is not None else f"{_shown(value)} as {name}: expected a whole number"
         if found is not None:
@@ -94,17 +98,24 @@ def _array_flaw(name: str, value: Any, shape: str) -> str | None:  # noqa: ANN40
         is_real = not value.is_complex()
     else:
         return f"{_shown(value)} as {name}: expected an array or tensor {shape}"
-    if is_real and value.ndim == 2:
+    if is_real and value.ndim == shape.count(",") + (shape != "(D,)"):
         return None
     return f"{name} of shape {tuple(value.shape)} and dtype {value.dtype}: expected real numbers {shape}"
 
 
-def _length_flaw(sample: Mapping[str, Any], suffix: str) -> str | None:
-    name, hidden = "encoder_length" + suffix, sample["encoder_hidden" + suffix]
-    length = _whole(sample.get(name, 0))
-    if length is None or 0 <= length <= len(hidden):
+def _output_flaw(sample: Mapping[str, Any], field: OutputField) -> str | None:
+    name, values = field.values, sample[field.values]
+    if not field.has_time:
+        return _array_flaw(name, values, "(D,)")
+    return _array_flaw(name, values, "(T, D)") or _length_flaw(sample, field)
+
+
+def _length_flaw(sample: Mapping[str, Any], field: OutputField) -> str | None:
+    values = sample[field.values]
+    length = _whole(sample.get(field.length, 0))
+    if length is None or 0 <= length <= len(values):
         return None
-    return f"{name} {length}: expected 0 to {len(hidden)}, as encoder_hidden{suffix} has shape {tuple(hidden.shape)}"
+    return f"{field.length} {length}: expected 0 to {len(values)}, as {field.values} has shape {tuple(values.shape)}"
 
 
 def _whole(value: Any) -> int | None:  # noqa: ANN401 - its type is checked here

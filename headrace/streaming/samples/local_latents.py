@@ -53,7 +53,7 @@ class LocalShard:
 
     def sample(self, row: int) -> "LocalLatents | None":
         """A sample; None if it has no raw latents, or if reading it row by row would report an error."""
-        length, _, _, start, _, num_frames, width, *spans = self.index.numbers[row].tolist()
+        length, _, _, start, _, num_frames, width, crc32, *spans = self.index.numbers[row].tolist()
         key = self.index.key(row)
         if start == ABSENT:
             if key not in self.index.rejections:
@@ -62,12 +62,12 @@ class LocalShard:
         elif not 0 <= length <= num_frames:
             return None
         if self.json_field == ABSENT or (json_start := spans[2 * self.json_field]) == ABSENT:
-            return LocalLatents(self, key, start, num_frames, length, width)
+            return LocalLatents(self, key, start, num_frames, length, width, crc32)
         json_bytes = spans[2 * self.json_field + 1] - json_start
         if json_bytes == 0:  # not valid JSON
             return None
         checksum = spans[2 * len(self.index.fields) + self.json_field]
-        return LocalLatents(self, key, start, num_frames, length, width, json_start, json_bytes, checksum)
+        return LocalLatents(self, key, start, num_frames, length, width, crc32, json_start, json_bytes, checksum)
 
 
 class LocalLatents(NamedTuple):
@@ -80,6 +80,7 @@ class LocalLatents(NamedTuple):
         num_frames: stored latent frames.
         length: `encoder_length`.
         width: D; `NO_LATENTS` if the latents were rejected when they were made.
+        crc32: CRC-32 of all latents; -1 if unknown.
         json_start: first byte of the JSON.
         json_bytes: number of its bytes; 0 without JSON.
         json_crc32: its CRC-32; -1 if unknown, or without JSON.
@@ -91,11 +92,13 @@ class LocalLatents(NamedTuple):
     num_frames: int
     length: int
     width: int
+    crc32: int = ABSENT
     json_start: int = 0
     json_bytes: int = 0
     json_crc32: int = ABSENT
 
 
 def holds_only_latents(index: ShardIndex) -> bool:
-    """Whether the samples of a shard have latents, perhaps JSON, and nothing else."""
-    return LATENT_FIELD in index.fields and _FIELDS.issuperset(index.fields)
+    """Whether the samples of a shard have latents of one output in time, perhaps JSON, and nothing else."""
+    has_one = len(index.outputs) == 1 and index.outputs[0].has_time
+    return has_one and LATENT_FIELD in index.fields and _FIELDS.issuperset(index.fields)

@@ -47,6 +47,6 @@ def _is_rejected(sample: StoredSample | None) -> bool:
 
 
 def _emptied(sample: StoredSample) -> StoredSample:
-    width, dtype = sample.access.form_of_latents
+    width, dtype = sample.access.form_of_latents(sample.output)
     tensor = TensorPlace(*_NO_FRAMES, width)
     return replace(sample, num_frames=0, tensor=tensor, tensor_dtype=dtype, has_time_axis=False, rejection="")

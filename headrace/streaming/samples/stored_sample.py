@@ -127,7 +127,7 @@ class StoredSample:
         num_frames: stored frames, of the shortest audio field; -1 if unknown.
         sample_rate_hz: 0 if unknown or not audio.
         num_channels: 0 if unknown or not audio; of the first audio field.
-        tensor: where the raw latents are; None if the sample has no raw latents.
+        tensor: where the raw latents are, of one output; None if the sample has no raw latents.
         spans: start and stop of each field, column after column; `ABSENT` for a field that the sample lacks.
         crc32: CRC-32 of each field, column after column; `ABSENT` for a field that the sample lacks, or if unknown.
         tensor_dtype: name of the raw latents' dtype.
@@ -137,6 +137,8 @@ class StoredSample:
             no sample has more than one frame, such as a vector for each clip.
         rejection: why the sample's latents were rejected when they were made; empty for any other sample.
         audio_facts: frames and channels of each named audio field; empty without named audio fields.
+        tensor_crc32: CRC-32 of the raw latents; -1 if unknown.
+        output: number of the output among those of the folder.
     """
 
     access: ShardAccess
@@ -156,6 +158,8 @@ class StoredSample:
     has_time_axis: bool = True
     rejection: str = ""
     audio_facts: Sequence[Sequence[int]] = ()
+    tensor_crc32: int = ABSENT
+    output: int = 0
     _audio: tuple[StoredAudio, ...] | None = None
 
     @property
@@ -208,6 +212,19 @@ class StoredSample:
                 "the shard is damaged; `headrace verify` lists what else is: copy the shard again"
             )
         return data
+
+    def check_tensor(self, values: memoryview) -> None:
+        """Compare all bytes of the raw latents with their CRC-32.
+
+        Raises:
+            IntegrityError: it is not the one in the index.
+        """
+        wanted = ABSENT if self.opened().is_compared else self.tensor_crc32
+        if wanted != ABSENT and (found := crc32(values)) != wanted:
+            raise IntegrityError(
+                f"its latents: CRC-32 {wanted:08x} expected, {found:08x} found: this copy of the shard is damaged; "
+                "`headrace verify` lists what else is: copy the shard again"
+            )
 
     def audio(self) -> tuple[StoredAudio, ...]:
         """The audio fields that the sample has, the first one leading; empty for a sample without audio."""

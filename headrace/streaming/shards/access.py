@@ -78,14 +78,19 @@ class ShardAccess:
         """Index of a shard, from its index file or made from the shard."""
         return self._indexes.get(shard, self._load_index)
 
+    def form_of_latents(self, output: int = 0) -> tuple[int, str]:
+        """Width D and dtype of an output, from the first shard that has latents; (0, "float32") if no shard has."""
+        forms = self._forms_of_latents
+        return forms[output] if output < len(forms) else (0, "float32")
+
     @cached_property
-    def form_of_latents(self) -> tuple[int, str]:
-        """Width D and dtype of the latents, from the first shard that has latents; (0, "float32") if no shard has."""
+    def _forms_of_latents(self) -> list[tuple[int, str]]:
         for shard in range(len(self.shards)):
             index = self.index(shard)
-            if index.tensor_dtype:
-                return int(index.tensors[:, 3].max()), index.tensor_dtype
-        return 0, "float32"
+            if index.outputs:
+                widths = index.tensors[:, :, 3].max(0).tolist()
+                return [(width, output.dtype) for width, output in zip(widths, index.outputs, strict=True)]
+        return []
 
     @property
     def is_named_by_content(self) -> bool:

@@ -15,12 +15,13 @@ from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS, NumberedView
 from headrace.format.indexes.index_files import read_index
-from headrace.format.snapshots.snapshots import NumberedSnapshot, snapshot_numbers
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, snapshot_numbers
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.no_shards import parts_beside
 from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, place_of
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
+from headrace.streaming.output_fields import OutputField, hidden_field, output_fields, outputs_of_origin
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.joined_columns import (
@@ -78,27 +79,37 @@ class OpenedRemote:
     Attributes:
         primary: the shards whose samples are ordered.
         joined: the shards of each folder of latents.
-        suffixes: added to the field name `encoder_hidden`, for the primary shards and then for each folder of latents.
+        outputs: the fields of the latents of the primary shards, and then of each folder of latents.
         columns: the sets of columns that are joined to the samples.
         fields: the fields of samples that are read; None for all.
+        is_latents: whether the primary shards are those of a folder of latents with snapshots.
     """
 
     primary: ShardSet
     joined: tuple[ShardSet, ...] = ()
-    suffixes: tuple[str, ...] = ("",)
+    outputs: tuple[tuple[OutputField, ...], ...] = ((hidden_field(),),)
     columns: tuple[ColumnSet, ...] = ()
     fields: frozenset[str] | None = None
+    is_latents: bool = False
 
     @property
-    def latents_that_are_read(self) -> list[tuple[ShardSet, str]]:
-        """The shards of the joined latents that are wanted, and the suffix of each."""
-        pairs = list(zip(self.joined, self.suffixes[1:], strict=True))
-        return [pair for pair in pairs if self.fields is None or f"encoder_hidden{pair[1]}" in self.fields]
+    def own_outputs(self) -> tuple[OutputField, ...]:
+        """The outputs of the primary shards that are read, at least one."""
+        return self._wanted(self.outputs[0]) or self.outputs[0][:1]
 
     @property
-    def suffixes_that_are_read(self) -> tuple[str, ...]:
-        """The suffixes of the primary shards and of the joined latents that are wanted."""
-        return (self.suffixes[0], *(suffix for _, suffix in self.latents_that_are_read))
+    def latents_that_are_read(self) -> list[tuple[ShardSet, tuple[OutputField, ...]]]:
+        """The shards of the joined latents that are wanted, and the outputs that are read of each."""
+        pairs = zip(self.joined, map(self._wanted, self.outputs[1:]), strict=True)
+        return [(joined, outputs) for joined, outputs in pairs if outputs]
+
+    @property
+    def outputs_that_are_read(self) -> tuple[OutputField, ...]:
+        """The outputs of the primary shards and of the joined latents that are wanted."""
+        return (*self.own_outputs, *(field for _, outputs in self.latents_that_are_read for field in outputs))
+
+    def _wanted(self, outputs: Sequence[OutputField]) -> tuple[OutputField, ...]:
+        return tuple(field for field in outputs if self.fields is None or field.values in self.fields)
 
     @property
     def has_metadata(self) -> bool:
@@ -204,7 +215,10 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
     if view is not None:
         primary = shards_of_view(primary, view.storage, view.offers[audio])
     is_latents = bool(own.snapshot.origin)
-    return OpenedRemote(primary, joined, _suffixes(storage.uri if is_latents else None, asked.latents), columns)
+    with_outputs = [(storage.uri, own.snapshot)] if is_latents else []
+    outputs = _outputs([*with_outputs, *((one.named, one.offers[audio].snapshot) for one in latents)])
+    outputs = outputs if is_latents else ((hidden_field(),), *outputs)
+    return OpenedRemote(primary, joined, outputs, columns, is_latents=is_latents)
 
 
 def _first_evaluated(
@@ -234,22 +248,17 @@ def _as_audio(found: NumberedSnapshot) -> NumberedSnapshot:
     return NumberedSnapshot(number, replace(found.snapshot, fingerprint=audio_of(found.snapshot)))
 
 
-def _suffixes(own: str | None, folders: Sequence[str]) -> tuple[str, ...]:
-    """Suffixes that distinguish the latents of several folders in a sample: the folder's last name; empty for one.
-
-    Args:
-        own: the stream's own folder, if it holds latents; its suffix is the first one, which is empty otherwise.
-        folders: the folders that are joined to it.
-    """
-    names = [folder.rstrip("/").rpartition("/")[2] for folder in (*([] if own is None else [own]), *folders)]
+def _outputs(folders: Sequence[tuple[str, Snapshot]]) -> tuple[tuple[OutputField, ...], ...]:
+    """The fields of the latents of each folder, from its name and snapshot."""
+    names = [folder.rstrip("/").rpartition("/")[2] for folder, _ in folders]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(
             f"two folders of latents are called {twice!r}: samples distinguish latents by that name "
             f"(encoder_hidden_{twice}); rename one, or link to it by another name"
         )
-    found = [""] * len(names) if len(names) < 2 else [f"_{name}" for name in names]
-    return tuple(found if own is not None else ["", *found])
+    known = (outputs_of_origin(snapshot.origin, folder) for folder, snapshot in folders)
+    return tuple(output_fields(list(zip(names, known, strict=True))))
 
 
 def _split_of(found: NumberedSnapshot, split: str | None) -> str | None:

@@ -8,17 +8,15 @@ import pytest
 from headrace.format import tables
 from headrace.format.indexes.index_entries import SampleEntry, build_index
 from headrace.format.indexes.index_flaws import flaw_of
-from headrace.format.tensors.tensors import TensorPlace
+from tests.support.index import HIDDEN, placed
 
 NUM_BYTES = 1000
-SAMPLE = SampleEntry(
-    "a", {"json": (0, 5), "pth": (8, 24)}, 2, 8000, 1, TensorPlace(12, 20, 2, 2), {"json": 7, "pth": 9}
-)
+SAMPLE = SampleEntry("a", {"json": (0, 5), "pth": (8, 24)}, 2, 8000, 1, placed(12, 20, 2, 2), {"json": 7, "pth": 9})
 INDEX = build_index(
     [SAMPLE, replace(SAMPLE, key="b"), SampleEntry("c", {"json": (30, 40)})],
     shard="a.tar",
     num_bytes=NUM_BYTES,
-    tensor_dtype="float16",
+    outputs=HIDDEN,
 )
 
 
@@ -41,10 +39,10 @@ def with_numbers(*changes):
         [("ranges", (0, 0), (NUM_BYTES - 1, NUM_BYTES))],
         [("num_frames", 0, -1), ("sample_rate_hz", 0, 0), ("num_channels", 0, 0)],
         [("key_offsets", slice(None), (0, 0, 2, 3))],  # an empty key
-        [("tensors", 0, (8, 24, 4, 2))],  # the complete field
-        [("tensors", 0, (0, 4, 1, 2))],  # at the tar's beginning
-        [("tensors", 0, (12, 12, 0, 2))],
-        [("tensors", 0, (12, 12, 2, 0))],
+        [("tensors", (0, 0), (8, 24, 4, 2))],  # the complete field
+        [("tensors", (0, 0), (0, 4, 1, 2))],  # at the tar's beginning
+        [("tensors", (0, 0), (12, 12, 0, 2))],
+        [("tensors", (0, 0), (12, 12, 2, 0))],
     ],
 )
 def test_numbers_up_to_their_limits_are_accepted(changes):
@@ -67,10 +65,10 @@ def test_numbers_up_to_their_limits_are_accepted(changes):
         ),
         ([("crc32", (2, 1), 5)], "field pth of sample 'c' has the CRC-32 5"),  # a field that it lacks
         ([("crc32", (0, 1), -2), ("crc32", (1, 1), -3)], "field pth of sample 'a' has the CRC-32 -2"),
-        ([("tensors", 1, (12, 12, -1, 0))], "the tensor of sample 'b', (-1, 0) of float16"),
-        ([("tensors", 1, (12, 12, 0, -1))], "the tensor of sample 'b', (0, -1) of float16"),
-        ([("tensors", 2, (-1, -1, 0, 2))], "the tensor of sample 'c', (0, 2) of float16"),
-        ([("tensors", 0, (4, 12, 2, 2))], "the tensor of sample 'a', (2, 2) of float16"),  # across two fields
+        ([("tensors", (1, 0), (12, 12, -1, 0))], "the tensor encoder_hidden of sample 'b', (-1, 0) of float16"),
+        ([("tensors", (1, 0), (12, 12, 0, -1))], "the tensor encoder_hidden of sample 'b', (0, -1) of float16"),
+        ([("tensors", (2, 0), (-1, -1, 0, 2))], "the tensor encoder_hidden of sample 'c', (0, 2) of float16"),
+        ([("tensors", (0, 0), (4, 12, 2, 2))], "the tensor encoder_hidden of sample 'a', (2, 2) of float16"),  # across two fields
     ],
 )
 def test_the_first_number_beyond_its_limit_is_named(changes, flaw):

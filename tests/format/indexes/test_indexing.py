@@ -75,7 +75,7 @@ def test_raw_tensors_are_at_the_ranges_in_the_index(dtype):
     index, blob = index_of({f"k{number}.pth": latents(values) for number, values in enumerate(hidden)})
     assert index.tensor_dtype == str(dtype).removeprefix("torch.")
     assert index.num_frames.tolist() == [7, 8, 9]
-    for values, (start, stop, num_frames, width) in zip(hidden, index.tensors.tolist(), strict=True):
+    for values, (start, stop, num_frames, width) in zip(hidden, index.tensors[:, 0].tolist(), strict=True):
         found = torch.frombuffer(bytearray(blob[start:stop]), dtype=dtype).reshape(num_frames, width)
         assert torch.equal(found, values)
 
@@ -83,7 +83,7 @@ def test_raw_tensors_are_at_the_ranges_in_the_index(dtype):
 def test_the_length_in_the_index_is_encoder_length():
     index, _ = index_of({"a.pth": latents(torch.randn(9, 4), 6)})
     assert index.num_frames.tolist() == [6]
-    assert index.tensors[0, 2:].tolist() == [9, 4]
+    assert index.tensors[0, 0, 2:].tolist() == [9, 4]
 
 
 def test_views_and_legacy_files_are_left_to_unpickling():
@@ -99,7 +99,7 @@ def test_views_and_legacy_files_are_left_to_unpickling():
 def test_tensors_of_another_dtype_than_the_first_are_left_to_unpickling():
     index, _ = index_of({"a.pth": latents(torch.ones(2, 2).half()), "b.pth": latents(torch.ones(2, 2))})
     assert index.tensor_dtype == "float16"
-    assert (index.tensors[:, 0] == -1).tolist() == [False, True]
+    assert (index.tensors[:, 0, 0] == -1).tolist() == [False, True]
 
 
 def test_encoder_hidden_is_found_among_other_tensors():

@@ -12,8 +12,8 @@ from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.tars.tar import payload
-from headrace.format.tensors.tensors import TensorPlace
 from headrace.stores.storage import LocalStorage, open_storage
+from tests.support.index import HIDDEN, placed
 
 
 class Recorder:
@@ -67,12 +67,12 @@ def test_the_range_of_a_tensor_is_shifted_from_its_payload_to_the_tar():
     with ShardWriter(storage, ShardPlace("train", 0, 0, "latent_")) as writer:
         for number in range(2):
             blob = b"head" + bytes([number]) * 16 + b"tail"
-            facts = SampleEntry("", {}, 2, 0, 0, tensor=TensorPlace(4, 20, 2, 4))
+            facts = SampleEntry("", {}, 2, 0, 0, tensors=placed(4, 20, 2, 4))
             writer.add(f"k{number}", {"pth": (blob, len(blob)), "json": (b"{}", 2)}, facts)
-        index = writer.publish("", {}, tensor_dtype="float16")
+        index = writer.publish("", {}, outputs=HIDDEN)
     assert index.shard.startswith("latent_train_0000_000000-")
     with storage.open(index.shard) as file:
-        for number, (start, stop, num_frames, width) in enumerate(index.tensors.tolist()):
+        for number, (start, stop, num_frames, width) in enumerate(index.tensors[:, 0].tolist()):
             assert payload(file, (start, stop)) == bytes([number]) * 16
             assert (num_frames, width) == (2, 4)
 

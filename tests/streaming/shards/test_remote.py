@@ -25,6 +25,11 @@ def output(tmp_path_factory):
     return folder
 
 
+def names(found):
+    """The fields with the latents of each folder."""
+    return [[field.values for field in fields] for fields in found.outputs]
+
+
 def opened(output, part="", pins=None, index_folder=None, **selected):
     return open_remote(StreamRequest(f"{output}{part}", Selection(**selected), pins or Pins(), index_folder))
 
@@ -51,13 +56,17 @@ def test_audio_is_opened_at_the_newest_snapshot_that_has_what_is_asked_for(outpu
 
 def test_latents_of_several_folders_are_told_apart_by_their_names(output):
     both = tuple(f"{output}/latents/{name}" for name in ("crepe", "mel"))
-    assert opened(output, latents=both[:1]).suffixes == ("", "")
-    assert opened(output, latents=both).suffixes == ("", "_crepe", "_mel")
-    assert opened(output, "/latents/crepe", latents=both[1:]).suffixes == ("_crepe", "_mel")
+    assert names(opened(output, latents=both[:1])) == [["encoder_hidden"], ["encoder_hidden"]]
+    assert names(opened(output, latents=both)) == [["encoder_hidden"], ["encoder_hidden_crepe"], ["encoder_hidden_mel"]]
+    assert names(opened(output, "/latents/crepe", latents=both[1:])) == [
+        ["encoder_hidden_crepe"],
+        ["encoder_hidden_mel"],
+    ]
     with pytest.raises(ConfigError, match="two folders of latents are called 'crepe'"):
         opened(output, latents=(both[0], both[0] + "/"))
     chosen = opened(output, latents=both, fields=("audio", "encoder_hidden_mel"))
-    assert (chosen.suffixes_that_are_read, chosen.has_metadata) == (("", "_mel"), False)
+    read = [field.values for field in chosen.outputs_that_are_read]
+    assert (read, chosen.has_metadata) == (["encoder_hidden", "encoder_hidden_mel"], False)
 
 
 def test_pinned_snapshots_are_opened_and_the_fingerprint_covers_latents(output):

@@ -1,0 +1,96 @@
+"""Names of latents in samples and batches: the fields that each output of an encoder becomes.
+
+The output `encoder_hidden` of one folder comes as `encoder_hidden`, `encoder_length` and, under crops,
+`encoder_offset`; of several folders, with the folder's name behind each. A named output comes under its own name while
+one folder has it, else with the folder's name behind it; what has time also comes with `_length` and `_offset`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.format.tensors.outputs import Output, hidden_output, outputs_of
+from headrace.output_kinds import HIDDEN, LENGTH, OFFSET, OutputKind
+
+OUTPUT_FIELDS = "__outputs__"
+"""Field of a sample with the named outputs that it has: name → `OutputField`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputField:
+    """One output as a field of samples and batches.
+
+    Attributes:
+        values: name of the field with its values: (T, D) of a sample, (D,) of a vector.
+        length: name of the field with its number of frames; empty for a vector.
+        offset: name of the field with the first frame that a crop kept; empty for a vector.
+        number: its number among the outputs of its folder.
+        kind: what it is.
+        padding: what rows of a batch are filled with after their end.
+    """
+
+    values: str
+    length: str
+    offset: str
+    number: int = 0
+    kind: OutputKind = OutputKind.FRAMES
+    padding: int = 0
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it has frames."""
+        return bool(self.length)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether an encoder gave it its name."""
+        return not self.values.startswith(HIDDEN)
+
+
+def hidden_field(suffix: str = "") -> OutputField:
+    """The field of the output of an encoder that names none, with the suffix of its folder."""
+    return OutputField(HIDDEN + suffix, "encoder_length" + suffix, "encoder_offset" + suffix)
+
+
+def output_fields(folders: Sequence[tuple[str, Sequence[Output]]]) -> list[tuple[OutputField, ...]]:
+    """The fields of each folder of latents, from its name and outputs."""
+    every = [(folder, output.name) for folder, outputs in folders for output in outputs]
+    names = [name for _, name in every]
+    found = []
+    for folder, outputs in folders:
+        suffixes = [f"_{folder}" if names.count(output.name) > 1 else "" for output in outputs]
+        pairs = enumerate(zip(outputs, suffixes, strict=True))
+        found.append(tuple(_field(output, suffix, number) for number, (output, suffix) in pairs))
+    return found
+
+
+def with_padding(fields: Iterable[OutputField], pad: Mapping[str, float]) -> tuple[OutputField, ...]:
+    """The fields, of which codes are padded with the user's numbers where there are any."""
+    return tuple(
+        replace(field, padding=int(pad[field.values]))
+        if field.kind is OutputKind.CODES and field.values in pad
+        else field
+        for field in fields
+    )
+
+
+def _field(output: Output, suffix: str, number: int) -> OutputField:
+    if not output.is_named:
+        return hidden_field(suffix)
+    name = output.name + suffix
+    if not output.has_time:
+        return OutputField(name, "", "", number, output.kind)
+    return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding)
+
+
+def outputs_of_origin(origin: Mapping[str, Any], name: str) -> tuple[Output, ...]:
+    """The outputs of a folder of latents, from the origin of its snapshot. Raises `FormatError` with its name."""
+    listed = origin.get("outputs")
+    return outputs_of(listed, name) if listed else (hidden_output(str(origin.get("dtype", "float32"))),)
+
+
+def fields_in(sample: Mapping[str, Any]) -> dict[str, OutputField]:
+    """The outputs that a sample has, by the names of their values: those that it lists, and `encoder_hidden…`."""
+    listed: Mapping[str, OutputField] = sample.get(OUTPUT_FIELDS, {})
+    hidden = {name: hidden_field(name.removeprefix(HIDDEN)) for name in sample if name.startswith(HIDDEN)}
+    return {name: found for name, found in listed.items() if name in sample} | hidden
