@@ -18,6 +18,7 @@ from headrace.format.tensors.pth import latents_of
 from headrace.format.tensors.unpickling import unpickled
 from headrace.streaming.batches.batch import Sample, padding_like
 from headrace.streaming.batches.decode import metadata_of
+from headrace.streaming.output_fields import OUTPUT_FIELDS, stated_fields
 from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, is_taken
 from headrace.streaming.settings import OnMissingLatents
 
@@ -56,13 +57,11 @@ class SampleDecoder:
         )
 
     def _transformed(self, sample: Sample) -> Sample:
-        audio = sample.get(AUDIO_NAMES)
+        listed = {name: sample[name] for name in (AUDIO_NAMES, OUTPUT_FIELDS) if name in sample}
         changed = sample if self.transform is None else self.transform(sample)
         if changed is None:  # webdataset would drop the sample silently
             raise SampleError("the transform gave None: let it return the sample")
-        if audio is not None and isinstance(changed, dict):  # a new dict of the transform's need not list them
-            changed.setdefault(AUDIO_NAMES, audio)
-        return changed
+        return listed | changed if listed and isinstance(changed, dict) else changed  # a new dict need not list them
 
 
 def with_shapes_of_padding(source: Iterator[Any]) -> Iterator[Any]:
@@ -113,6 +112,8 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
         sample["audio"] = torch.from_numpy(audio)
     if LATENT_FIELD in fields:
         sample |= _stored(fields.pop(LATENT_FIELD), sample)
+        if named := stated_fields(sample["metadata"], sample):
+            sample[OUTPUT_FIELDS] = named
     if (taken := next((name for name in fields if name in sample or is_taken(name)), None)) is not None:
         raise ConfigError(
             f"its file .{taken} clashes with the field {taken!r} of samples and batches: give it another extension in "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.format.tensors.outputs import Output, hidden_output, outputs_of
+from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_of
 from headrace.output_kinds import HIDDEN, LENGTH, OFFSET, OutputKind
 
 OUTPUT_FIELDS = "__outputs__"
@@ -85,8 +85,18 @@ def _field(output: Output, suffix: str, number: int) -> OutputField:
 
 def outputs_of_origin(origin: Mapping[str, Any], name: str) -> tuple[Output, ...]:
     """The outputs of a folder of latents, from the origin of its snapshot. Raises `FormatError` with its name."""
-    listed = origin.get("outputs")
+    listed = origin.get(OUTPUTS)
     return outputs_of(listed, name) if listed else (hidden_output(str(origin.get("dtype", "float32"))),)
+
+
+def stated_fields(metadata: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, OutputField]:
+    """The named outputs that the JSON of a sample lists and the sample has, as in shards of Headrace."""
+    facts = metadata.get("headrace")
+    listed = facts.get(OUTPUTS) if isinstance(facts, dict) else None
+    if not listed:
+        return {}
+    (fields,) = output_fields([("", outputs_of(listed, "its JSON"))])
+    return {field.values: field for field in fields if field.is_named and field.values in sample}
 
 
 def fields_in(sample: Mapping[str, Any]) -> dict[str, OutputField]:

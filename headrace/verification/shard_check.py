@@ -13,13 +13,13 @@ import numpy as np
 
 from headrace.audio import decode
 from headrace.errors import HeadraceError
-from headrace.format.indexes.index import COLUMNS_SUFFIX, ShardIndex
+from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests.manifests import is_shard_name, parsed_name
 from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, KeyAt
 from headrace.format.tars.tar import payload
 from headrace.format.tars.unpacking import opened_tar
-from headrace.format.tensors.pth import latent_facts
+from headrace.format.tensors.pth import latent_facts, output_facts
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import sources
 from headrace.stores.storage import Storage
@@ -132,13 +132,13 @@ def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
         return
     if stored.sha256 and stored.sha256 != found.sha256:
         yield f".idx: says digest {stored.sha256[:_DIGEST_LENGTH]}, the tar has {found.sha256[:_DIGEST_LENGTH]}"
-    for name in ("shard", "num_bytes", "fields", "tensor_dtype", "rejected", "audio_fields"):
+    for name in ("shard", "num_bytes", "fields", "outputs", "rejected", "audio_fields"):
         if getattr(stored, name) != getattr(found, name):
             yield f".idx: {name} is {getattr(stored, name)!r}, the tar has {getattr(found, name)!r}"
     if stored.keys() != found.keys():
         yield f".idx: lists {len(stored)} samples, the tar holds {len(found)}; or other keys, or another order"
         return
-    for name in ("ranges", "crc32", "num_frames", "sample_rate_hz", "num_channels", "tensors", "audio_facts"):
+    for name in (*COLUMNS[2:], AUDIO_COLUMN):
         theirs, ours = getattr(stored, name), getattr(found, name)
         if theirs is not None and ours is not None and theirs.shape == ours.shape and not np.array_equal(theirs, ours):
             row = int(np.argwhere((theirs != ours).reshape(len(ours), -1).any(1))[0, 0])
@@ -148,6 +148,12 @@ def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
 def _chosen(num_samples: int, wanted: int, seed: str) -> Sequence[int]:
     """Rows of the samples to decode, at random but always the same for a seed."""
     return sorted(random.Random(seed).sample(range(num_samples), min(wanted, num_samples)))  # noqa: S311 - no secret
+
+
+def _holds_latents(blob: bytes, index: ShardIndex) -> bool:
+    """Whether a `.pth` holds the outputs of its index, or latents of anybody."""
+    named = [output for output in index.outputs if output.is_named]
+    return bool(output_facts(blob, named)) if named else latent_facts(blob) is not None
 
 
 def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[str]:
@@ -164,7 +170,7 @@ def _faults_of_sample(file: BinaryIO, index: ShardIndex, row: int) -> Iterator[s
         yield from _faults_of_audio(payload(file, field.span), f"{key}.{field.member}", wanted)
     if not audio and (span := index.range_of(row, LATENT_FIELD)):
         try:
-            if latent_facts(payload(file, span)) is None:
+            if not _holds_latents(payload(file, span), index):
                 yield f"{key}.pth: does not hold latents that load with weights_only=True"
         except HeadraceError as error:
             yield f"{key}.pth: {error}"

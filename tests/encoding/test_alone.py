@@ -20,7 +20,8 @@ ONES = torch.ones(2, 4)
 
 
 def encoder(tolerance=0.0):
-    return SimpleNamespace(device="cpu", name="mine", hop=1, latent_dim=4, info=EncoderInfo(0, 10, 2, batch_tolerance=tolerance))
+    info = EncoderInfo(0, 10, 2, batch_tolerance=tolerance)
+    return SimpleNamespace(device="cpu", name="mine", hop=1, latent_dim=4, info=info)
 
 
 def job(*pieces):

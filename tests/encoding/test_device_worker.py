@@ -99,9 +99,7 @@ class Traced(DeviceWorker):
     current: list[object]
     is_full = False
 
-    def _compute(
-        self, job: EncodingJob, audio: OnDevice, lengths: torch.Tensor
-    ) -> list[device_worker._Result]:
+    def _compute(self, job: EncodingJob, audio: OnDevice, lengths: torch.Tensor) -> list[device_worker._Result]:
         self.audio = audio
         assert self.current[-1] is self._computing
         if self.is_full:

@@ -107,4 +107,7 @@ def test_joined_rows_have_the_values_of_audio_and_latents():
     contents = [tuple(map(content_of, parts)) for parts in (
         (batch["audio"][0], hidden[0]), (batch["audio"][2, :, :2], hidden[2, :1]),
     )]  # fmt: skip
-    assert list(joined_batch(batch, ["_x"])) == [JoinedArrival("a", contents[0]), JoinedArrival("b", contents[1])]
+    assert list(joined_batch(batch, [{"encoder_hidden_x": "encoder_length_x"}])) == [
+        JoinedArrival("a", contents[0]),
+        JoinedArrival("b", contents[1]),
+    ]

@@ -231,7 +231,7 @@ class FakeLoader:
 
 
 def test_spans_are_read_from_their_first_to_their_last_sample_and_no_batch_behind(sound, monkeypatch):
-    monkeypatch.setattr("headrace.smoke.joined.joined_batch", lambda batch, suffixes: iter(batch))
+    monkeypatch.setattr("headrace.smoke.joined.joined_batch", lambda batch, sets: iter(batch))
     expected = read_expected(sound.audio, SmokePart.newest(sound.audio).table)
     read = PartRead(sound.audio.uri, expected, SeenSamples.none_of(expected))
     loader = FakeLoader()

@@ -7,6 +7,7 @@ import pytest
 
 from headrace.format.indexes.index import index_name
 from headrace.format.indexes.index_files import parse_index
+from headrace.format.tensors.outputs import hidden_output
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.streaming.corpus import clips, write_dataset
@@ -50,13 +51,14 @@ CHANGES = {
     "num_frames": lambda row: row - 1,
     "sample_rate_hz": lambda row: row + 1,
     "num_channels": lambda row: row + 1,
-    "tensors": lambda row: row[[0, 1, 3, 2]],  # D, T
+    "tensors": lambda row: row[:, [0, 1, 3, 2]],  # D, T
+    "tensor_crc32": lambda row: row ^ 1,
 }
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(k, n) for k in KINDS for n in CHANGES if (k, n) != ("audio", "tensors")],  # audio has no tensors
+    [(k, n) for k in KINDS for n in CHANGES if k != "audio" or not n.startswith("tensor")],  # audio has no tensors
 )
 def test_a_wrong_value_in_any_array_of_an_index_is_named_with_its_sample(shard, name):
     assert faults(shard) == []
@@ -69,12 +71,13 @@ def test_a_wrong_value_in_any_array_of_an_index_is_named_with_its_sample(shard, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["sha256", "tensor_dtype"])
+@pytest.mark.parametrize("name", ["sha256", "outputs"])
 def test_a_wrong_name_in_an_index_is_reported(shard, name):
     index = parse_index(shard.read_bytes(), shard.name)
-    other = {"sha256": "0" * 64, "tensor_dtype": "bfloat16" if index.tensor_dtype else "float16"}[name]
+    other = {"sha256": "0" * 64, "outputs": (hidden_output("bfloat16"),)}[name]
     shard.write_bytes(dataclasses.replace(index, **{name: other}).to_bytes())
-    assert any((name if name != "sha256" else "says digest 000000000000") in fault for fault in faults(shard))
+    words = {"sha256": "says digest 000000000000", "outputs": "outputs is " if index.outputs else "need tensors"}[name]
+    assert any(words in fault for fault in faults(shard))
 
 
 @pytest.mark.parametrize("kind", KINDS)

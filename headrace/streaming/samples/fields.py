@@ -55,14 +55,14 @@ def flaw(sample: object) -> str | None:
     """
     if not isinstance(sample, Mapping):
         return f"a value of type {type(sample).__name__}: expected a sample, a dict of fields"
+    if (unnamed := next((name for name in sample if not isinstance(name, str)), None)) is not None:
+        return f"a field named {unnamed!r}: expected a string"
     outputs = fields_in(sample)
     listed = sample.get(AUDIO_NAMES, ())
     if not isinstance(listed, tuple | list) or not all(isinstance(name, str) for name in listed):
         return f"{_shown(listed)} as {AUDIO_NAMES}: expected a tuple with the names of the audio fields"
     audio = audio_names(sample)
     for name, value in sample.items():
-        if not isinstance(name, str):
-            return f"a field named {name!r}: expected a string"
         found = None
         if name in _OF_BATCHES_ALONE:
             found = f"a field {name!r}, which a batch has of its own: call it something else"

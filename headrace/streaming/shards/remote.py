@@ -165,7 +165,8 @@ def _opened(request: StreamRequest) -> OpenedRemote:
     wanted = selection.needs_snapshots
     if located.tars is not None and wanted is None:
         keeper = IndexKeeper(request.index_folder, selection.key_at)
-        return OpenedRemote(open_foreign(located.named, selection.split, located.tars, keeper))
+        primary = open_foreign(located.named, selection.split, located.tars, keeper)
+        return OpenedRemote(primary, outputs=(_outputs_of_tars(primary),))
     folder = located.one_folder(wanted or "reading")
     if selection.key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(
@@ -174,7 +175,18 @@ def _opened(request: StreamRequest) -> OpenedRemote:
         )
     if wanted is not None:
         return _open_joined(folder, request)
-    return OpenedRemote(_open_snapshot(folder.storage, folder.snapshot(request.number), selection.split))
+    found = folder.snapshot(request.number)
+    primary = _open_snapshot(folder.storage, found, selection.split)
+    is_latents = bool(found.snapshot.origin)
+    outputs = _outputs([(folder.storage.uri, found.snapshot)]) if is_latents else ((hidden_field(),),)
+    return OpenedRemote(primary, outputs=outputs, is_latents=is_latents)
+
+
+def _outputs_of_tars(tars: ShardSet) -> tuple[OutputField, ...]:
+    """The fields of the latents of plain tars, from the index of the first."""
+    known = tars.load_index(tars.storage, tars.shards.name(0)).outputs if len(tars) else ()
+    (fields,) = output_fields([("", known)])
+    return fields if known and known[0].is_named else (hidden_field(),)
 
 
 def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:

@@ -68,7 +68,7 @@ def test_numbers_up_to_their_limits_are_accepted(changes):
         ([("tensors", (1, 0), (12, 12, -1, 0))], "the tensor encoder_hidden of sample 'b', (-1, 0) of float16"),
         ([("tensors", (1, 0), (12, 12, 0, -1))], "the tensor encoder_hidden of sample 'b', (0, -1) of float16"),
         ([("tensors", (2, 0), (-1, -1, 0, 2))], "the tensor encoder_hidden of sample 'c', (0, 2) of float16"),
-        ([("tensors", (0, 0), (4, 12, 2, 2))], "the tensor encoder_hidden of sample 'a', (2, 2) of float16"),  # across two fields
+        ([("tensors", (0, 0), (4, 12, 2, 2))], "the tensor encoder_hidden of sample 'a', (2, 2) of float16"),
     ],
 )
 def test_the_first_number_beyond_its_limit_is_named(changes, flaw):

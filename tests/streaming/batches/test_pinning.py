@@ -97,7 +97,7 @@ def test_bfloat16_shows_the_page_locked_tensor(page_locked):
     hidden = pinning.PinnedMemory().empty((2, 3, 4), np.uint16)
     hidden[:] = 0x3F80  # 1.0
     batch = Batch(["a", "b"], [{}, {}], np.zeros(2, bool))
-    batch.latents[""] = Latents(hidden, np.full(2, 3), "bfloat16")
+    batch.latents["encoder_hidden"] = Latents(hidden, np.full(2, 3), "bfloat16")
     shown = batch.to_dict(ArrayType.TORCH)["encoder_hidden"]
     assert shown.dtype is torch.bfloat16
     assert shown.data_ptr() in page_locked

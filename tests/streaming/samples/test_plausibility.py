@@ -96,7 +96,9 @@ def test_an_index_that_contradicts_itself_asks_for_no_memory(tmp_path, place, va
     tensors = index.tensors.copy()
     tensors[1, 0, place] = value
     path.write_bytes(dataclasses.replace(index, tensors=tensors).to_bytes())
-    with pytest.raises(FormatError, match=r"latent_.*idx: the index contradicts itself: the tensor of .*'clip00001'"):
+    with pytest.raises(
+        FormatError, match=r"latent_.*idx: the index contradicts itself: the tensor encoder_hidden of .*'clip00001'"
+    ):
         only_batch(tmp_path / "latents/crepe")
 
 

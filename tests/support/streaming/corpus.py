@@ -11,12 +11,13 @@ import soundfile as sf
 from numpy.typing import NDArray
 
 from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
 from headrace.format.manifests.manifests import Manifest, ShardEntry, commit_manifest, newest_manifest, newest_manifests
 from headrace.format.manifests.stored_census import census_of
 from headrace.format.shards.writer import ShardPlace, ShardWriter
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.tensors.outputs import hidden_output
 from headrace.format.tensors.pth import latent_facts
 from headrace.stores.storage import LocalStorage, Storage
 
@@ -104,11 +105,12 @@ def write_latent_shard(storage: Storage, place: ShardPlace, samples: Sequence[Cl
             found = latent_facts(pth)
             assert found is not None
             assert found.tensor is not None
-            facts = SampleEntry(clip.key, {}, found.encoder_length, tensor=found.tensor.place)
+            tensor = PlacedTensor(found.tensor.place, found.tensor.crc32)
+            facts = SampleEntry(clip.key, {}, found.encoder_length, tensors=(tensor,))
             writer.add(clip.key, {"pth": (pth, len(pth)), "json": (text, len(text))}, facts)
         rate_hz = RATE_HZ / samples[0].latent_hop
         notes = {FRAME_RATE_NOTE: repr(rate_hz), REFUSED_NOTE: json.dumps(rejected)}
-        return writer.publish("input", notes, "float16" if len(rejected) < len(samples) else "")
+        return writer.publish("input", notes, (hidden_output("float16"),) if len(rejected) < len(samples) else ())
 
 
 ShardWriting = Callable[[Storage, ShardPlace, Sequence[Clip]], ShardIndex]
