@@ -13,6 +13,7 @@ from headrace.format.beside.column_table import ColumnSpec
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.stores.storage import Storage
+from headrace.streaming.output_fields import OutputField
 
 
 class Takes(StrEnum):
@@ -35,7 +36,7 @@ class ExportFields:
         audio: names of the audio fields; empty for shards without audio.
         columns: the columns of the samples' metadata; None if their types are not known.
         sets: sets of columns that are joined.
-        latents: sets of latents that are joined.
+        latents: sets of latents that are joined, and the outputs of each.
         view: name of the view; None for all samples.
     """
 
@@ -47,7 +48,7 @@ class ExportFields:
     audio: tuple[str, ...] = ("audio",)
     columns: tuple[ColumnSpec, ...] | None = None
     sets: tuple[str, ...] = ()
-    latents: tuple[str, ...] = ()
+    latents: Mapping[str, tuple[OutputField, ...]] = field(default_factory=dict)
     view: str | None = None
 
     @property

@@ -146,7 +146,7 @@ class _Opened:
             audio=self._audio_fields(),
             columns=self._columns(),
             sets=self.selection.columns,
-            latents=self.selection.latents,
+            latents={} if self.samples is None else self.samples.outputs,
             view=self.selection.view,
         )
 

@@ -16,6 +16,9 @@ from headrace.exports.exporter import ExportFields, ExportSample, Takes, Written
 from headrace.exports.folder import ExportFolder
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.tensors.pth import stored_latents
+from headrace.format.tensors.unpickling import unpickled
+from headrace.output_kinds import OutputKind
+from headrace.streaming.output_fields import OutputField
 
 _FILE_BYTES = 500 << 20
 _GROUP_BYTES = 100_000_000
@@ -44,7 +47,8 @@ class ParquetExporter:
         self._arrow = pyarrow
         self._fields = fields
         self._columns = fields.columns or ()
-        taken = {"key", *fields.audio, *fields.latents}
+        latents = {_column_of(name, field) for name, found in fields.latents.items() for field in found}
+        taken = {"key", *fields.audio, *latents}
         names = [spec.name for spec in self._columns]
         self._names = {name: f"metadata.{name}" if name in taken else name for name in names}
         self._schema = self._arrow.schema(
@@ -80,8 +84,8 @@ class ParquetExporter:
         known = {self._names[spec.name]: _value(_DTYPES.get(spec.kind, "string")) for spec in self._columns}
         columns = {"metadata": _value("string")} if self._fields.columns is None else known
         audio = {name: {"_type": "Audio"} for name in self._fields.audio}
-        floats = {"_type": "List", "feature": _value("float32")}
-        latents = {name: {"_type": "List", "feature": floats} for name in self._fields.latents}
+        outputs = ((name, field) for name, fields in self._fields.latents.items() for field in fields)
+        latents = {_column_of(name, field): _feature_of(field) for name, field in outputs}
         return {"key": _value("string"), **audio, **columns, **latents}
 
     def _type(self, feature: dict[str, Any]) -> Any:  # noqa: ANN401 - a type of pyarrow
@@ -96,13 +100,25 @@ class ParquetExporter:
         audio = {
             name: {"bytes": one.blob, "path": f"{sample.name}.{one.extension}"} for name, one in sample.audio.items()
         }
-        latents = {name: stored_latents(blob)[0].float().tolist() for name, blob in sample.latents.items()}
+        latents = self._latents_of(sample)
         if self._fields.columns is None:
             return {"key": sample.key, **audio, "metadata": json.dumps(metadata, ensure_ascii=False), **latents}
         if unknown := sorted(metadata.keys() - self._names.keys()):
             raise FormatError(f"sample {sample.key!r}: no column is called {unknown[0]!r}; build the columns again")
         values = {self._names[spec.name]: _plain(spec, metadata.get(spec.name)) for spec in self._columns}
         return {"key": sample.key, **audio, **values, **latents}
+
+    def _latents_of(self, sample: ExportSample) -> dict[str, Any]:
+        """The outputs of a sample by the names of their columns, as lists."""
+        found: dict[str, Any] = {}
+        for name, blob in sample.latents.items():
+            fields = self._fields.latents[name]
+            if not fields[0].is_named:
+                found[name] = stored_latents(blob)[0].float().tolist()
+                continue
+            stored = unpickled(blob)
+            found |= {_column_of(name, field): stored[field.output].tolist() for field in fields}
+        return found
 
     def _rows_per_file(self, split: str) -> int:
         counts = self._fields.splits
@@ -148,3 +164,14 @@ def _value(dtype: str) -> dict[str, Any]:
 def _plain(spec: ColumnSpec, value: Any) -> Any:  # noqa: ANN401 - the user's values
     """A value as its column holds it: lists and objects are JSON."""
     return value if value is None or spec.kind is not ColumnKind.JSON else json.dumps(value, ensure_ascii=False)
+
+
+def _column_of(name: str, field: OutputField) -> str:
+    """Name of the column of an output: that of the set, or that of the output if the encoder names it."""
+    return field.values if field.is_named else name
+
+
+def _feature_of(field: OutputField) -> dict[str, Any]:
+    """The feature of an output: lists of frames, or one list of a vector."""
+    numbers = {"_type": "List", "feature": _value("int32" if field.kind is OutputKind.CODES else "float32")}
+    return {"_type": "List", "feature": numbers} if field.has_time else numbers

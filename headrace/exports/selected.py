@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from headrace.format.sample_starts import sample_starts
 from headrace.format.typed_json import json_object
 from headrace.locate.outputs import LATENTS
 from headrace.streaming.dataset import StreamingDataset
+from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.world import World
@@ -90,6 +91,11 @@ class SelectedSamples:
         sets = self._reader.columns.sets if self._reader.columns is not None else ()
         return tuple(spec for one in sets for spec in one.joined)
 
+    @property
+    def outputs(self) -> dict[str, tuple[OutputField, ...]]:
+        """Set of latents that is joined → its outputs."""
+        return dict(zip(self._latents, self._reader.outputs[1:], strict=True))
+
     def rows(self) -> dict[str, NDArray[np.int64]]:
         """Name of each shard → the rows of its samples, ascending; one that a view repeats comes as often."""
         shards = self._reader.primary.shards.shards
@@ -119,8 +125,9 @@ class SelectedSamples:
         metadata = {} if json_blob is None else _parsed(json_blob, stored)
         if row.columns is not None:
             metadata = row.columns.add_to(metadata)
-        joined = zip(self._latents, row.joined, strict=True)
-        latents = {name: None if one is None else _bytes(one, one.columns.latents) for name, one in joined}
+        firsts = accumulate((len(fields) for fields in self.outputs.values()), initial=0)
+        joined = {name: row.joined[first] for name, first in zip(self.outputs, firsts, strict=False)}
+        latents = {name: None if one is None else _bytes(one, one.columns.latents) for name, one in joined.items()}
         return ExportSample(
             key=stored.key,
             copy=copy,

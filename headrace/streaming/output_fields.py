@@ -27,6 +27,7 @@ class OutputField:
         number: its number among the outputs of its folder.
         kind: what it is.
         padding: what rows of a batch are filled with after their end.
+        output: its name in the `.pth`.
     """
 
     values: str
@@ -35,6 +36,7 @@ class OutputField:
     number: int = 0
     kind: OutputKind = OutputKind.FRAMES
     padding: int = 0
+    output: str = HIDDEN
 
     @property
     def has_time(self) -> bool:
@@ -79,8 +81,8 @@ def _field(output: Output, suffix: str, number: int) -> OutputField:
         return hidden_field(suffix)
     name = output.name + suffix
     if not output.has_time:
-        return OutputField(name, "", "", number, output.kind)
-    return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding)
+        return OutputField(name, "", "", number, output.kind, output=output.name)
+    return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding, output.name)
 
 
 def outputs_of_origin(origin: Mapping[str, Any], name: str) -> tuple[Output, ...]:

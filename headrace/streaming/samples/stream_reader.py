@@ -50,7 +50,8 @@ class StreamReader:
         """
         self.primary = primary
         self.joined = tuple(access for access, _ in joined)
-        self._outputs = (tuple(outputs), *(tuple(fields) for _, fields in joined))
+        self.outputs = (tuple(outputs), *(tuple(fields) for _, fields in joined))
+        """The outputs that are read of its own latents, and of each joined folder."""
         self.locator = Locator.of(primary.shards.shards.num_samples)
         shards = primary.shards.shards
         self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
@@ -158,7 +159,7 @@ class StreamReader:
         def make(shard: int) -> None:
             places = places_of[shard]
             rows = [numbers[place] for place in places]
-            first = self._outputs[0][0].number
+            first = self.outputs[0][0].number
             own = _stored_samples(self.primary, shard, rows, patient=patient, chosen=self._chosen, output=first)
             joined = self._joined_to(shard, own, patient=patient)
             columns: Iterable[ColumnRow | None] = (
@@ -228,10 +229,10 @@ class StreamReader:
         self, shard: int, own: Sequence[StoredSample], *, patient: bool
     ) -> Iterable[tuple[StoredSample | None, ...]]:
         """For each sample of a shard, the same sample in each joined folder."""
-        columns: list[Sequence[StoredSample | None]] = [_with_outputs(own, field) for field in self._outputs[0][1:]]
+        columns: list[Sequence[StoredSample | None]] = [_with_outputs(own, field) for field in self.outputs[0][1:]]
         keys = [sample.key for sample in own] if self.joined else []
         for place, access in enumerate(self.joined):
-            partner, fields = int(self._partners[place][shard]), self._outputs[place + 1]
+            partner, fields = int(self._partners[place][shard]), self.outputs[place + 1]
             if partner == ABSENT:
                 columns += [[None] * len(own)] * len(fields)
                 continue
