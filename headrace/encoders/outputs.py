@@ -96,7 +96,7 @@ def _of_kind(name: str, kind: OutputKind, settings: Mapping[str, Any], place: st
     values = {key: settings.get(key, _DEFAULTS.get(key)) for key in known}
     dtype = values.pop("dtype", "")
     if kind is OutputKind.CODES and dtype not in INTEGER_DTYPES:
-        raise ConfigError(f"{place}: dtype {dtype!r} is none of {', '.join(INTEGER_DTYPES)}")
+        raise ConfigError(f"{place}: dtype {dtype!r} is not one of {', '.join(INTEGER_DTYPES)}")
     for key, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigError(f"{place}: {key} must be a whole number of at least 1, found {value!r}")

@@ -244,7 +244,7 @@ WRONG = {
     "a kind": ({"a": {"kind": "images"}}, "output 'a': its settings are a dict with kind: frames, codes, vector"),
     "no hop": ({"a": {"kind": "codes"}}, "output 'a': hop must be a whole number of at least 1, found None"),
     "a setting": ({"a": {"kind": "vector", "dim": 2, "hop": 3}}, "unknown setting 'hop'; vector have dim"),
-    "a dtype": ({"a": {"kind": "codes", "hop": 3, "dtype": "int8"}}, "dtype 'int8' is none of int16, int32, uint16"),
+    "a dtype": ({"a": {"kind": "codes", "hop": 3, "dtype": "int8"}}, "dtype 'int8' is not one of int16, int32, uint16"),
     "a name": ({"audio": {"kind": "vector", "dim": 2}}, "output 'audio': a name is a-z"),
     "a name of lengths": ({"a_length": {"kind": "vector", "dim": 2}}, "does not end in _length"),
     "no name of ours": ({"encoder_x": {"kind": "vector", "dim": 2}}, "names that begin with encoder_"),

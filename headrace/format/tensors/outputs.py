@@ -59,7 +59,7 @@ class Output:
 
     @property
     def padding(self) -> int:
-        """What rows of a batch are filled with after their end: for codes a number that is no code."""
+        """Number that rows of a batch are filled with after their end: for codes a number that is no code."""
         if self.kind is not OutputKind.CODES:
             return 0
         return -1 if np.dtype(self.dtype).kind == "i" else int(np.iinfo(self.dtype).max)

@@ -170,7 +170,7 @@ def output_facts(blob: bytes, outputs: Sequence[Output]) -> list[RawTensor] | No
 
 
 def _as_rows(content: dict[object, Any], output: Output) -> "torch.Tensor | None":
-    """The value of an output as (T, D), or (1, D) of a vector; None if there is none of its form and length."""
+    """The value of an output as (T, D), or (1, D) of a vector; None if there is not one of its form and length."""
     import torch
 
     value = content.get(output.name)
