@@ -24,7 +24,7 @@ from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
-from headrace.streaming.samples.fields import AUDIO_NAMES
+from headrace.streaming.samples.fields import AUDIO_NAMES, START_SECONDS
 from headrace.streaming.samples.missing_latents import check_latents
 from headrace.streaming.samples.plausibility import check_encoded, check_flac, check_header, check_rate
 from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, StoredSample
@@ -60,20 +60,24 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
     if stored.audio():
         sample |= _audio(stored, start, blob, crop, config)
         if stored.span(stored.columns.latents) is not None:
-            sample |= _beside_audio(stored, config)
+            sample |= _beside_audio(stored, crop, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = _latents(stored)
         window = crop.primary(len(latents[0]), stored.latent_rate_hz)
-        sample |= _cropped_latents(latents, window, suffixes[0], config)
-    elif config.crops and row.joined:  # the audio is not wanted, but decides what is cut out of the latents
+        sample |= _cropped_latents(latents, window, suffixes[0], crop, config)
+    elif crop.cuts and (
+        row.joined or row.window is not None
+    ):  # the audio is not wanted, but decides what is cut out of the latents
         crop.primary(_length_of(stored), stored.sample_rate_hz)
     for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
         if joined is None:
             raise SampleError(f"the joined latents (encoder_hidden{suffix}) do not have this sample")
         latents = _latents(joined)
-        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), suffix, config)
+        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), suffix, crop, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
+    if crop.cuts and crop.is_placed:
+        sample[START_SECONDS] = crop.start_seconds
     sample["metadata"] = metadata(stored, start, blob)
     if row.columns is not None:
         row.columns.add_to(sample["metadata"])
@@ -264,7 +268,7 @@ def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop,
         for audio in opened:
             samples = _resampled(audio.read(window), common.sample_rate_hz, config.sample_rate_hz)
             made[audio.field.name] = _shown(samples, "float32", config.output)
-    if config.crops:
+    if crop.cuts:
         made["frame_offset"] = window[0]
     if len(fields) > 1 or fields[0].name != AUDIO:
         made[AUDIO_NAMES] = tuple(field.name for field in fields)
@@ -359,7 +363,7 @@ def _latent_file(sample: StoredSample) -> bytes | None:
     return bytes(sample.checked(column, sample.opened().read(*span)))
 
 
-def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
+def _beside_audio(sample: StoredSample, crop: SampleCrop, config: SampleSettings) -> Sample:
     """The fields of latents that are in the same sample as audio, as in other people's tars.
 
     A `.pth` without latents is returned as bytes: a reader of the audio may not need it.
@@ -370,23 +374,23 @@ def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
         if sample.tensor is not None or (content := _latent_file(sample)) is None:
             raise  # according to the index it has latents
         return {LATENT_FIELD: decoded(LATENT_FIELD, content) if config.decode is Decode.BASIC else content}
-    if config.crops:
+    if crop.cuts:
         raise ConfigError(
             f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "
-            "a second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
+            "a second has, so no crop or window can cut both alike: leave it out, and cut in a transform"
         )
-    return _cropped_latents(latents, (0, len(latents[0])), "", config)
+    return _cropped_latents(latents, (0, len(latents[0])), "", crop, config)
 
 
 def _cropped_latents(
-    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, config: SampleSettings
+    found: tuple[NDArray[Any], str, int], window: FrameWindow, suffix: str, crop: SampleCrop, config: SampleSettings
 ) -> Sample:
     """The fields of latents in a sample, cropped to `window`; see `_latents`."""
     hidden, dtype, length = found
     first, count = window
     fields = {"encoder_hidden": _shown(hidden[first : first + count], dtype, config.output)}
     fields["encoder_length"] = max(0, min(length - first, count))
-    if config.crops:
+    if crop.cuts:
         fields["encoder_offset"] = first
     return {name + suffix: value for name, value in fields.items()}
 

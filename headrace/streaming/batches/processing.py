@@ -32,17 +32,19 @@ class SampleProcessing:
         seed: the shuffle's seed, which also seeds crops and transforms.
         suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
         has_metadata: whether samples have the field `metadata`.
+        has_windows: whether some stream's samples are cut into windows.
     """
 
     config: SampleSettings
     seed: int
     suffixes: tuple[str, ...] = ("",)
     has_metadata: bool = True
+    has_windows: bool = False
 
     @cached_property
     def crop(self) -> Crop:
         """Which frames of each sample are kept."""
-        return Crop(self.config, self.seed)
+        return Crop(self.config, self.seed, self.has_windows)
 
     def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
         """The sample that the transform returns.

@@ -34,6 +34,7 @@ from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
+from headrace.streaming.shards.window_shards import WindowShards
 from headrace.streaming.stats import Traffic
 from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
@@ -114,6 +115,11 @@ class OpenStreams:
         return any(opened.has_metadata for opened in self._opened)
 
     @property
+    def has_windows(self) -> bool:
+        """Whether the samples of some stream are cut into windows."""
+        return any(opened.identity.windows is not None for opened in self._opened)
+
+    @property
     def num_samples(self) -> int:
         """Samples of all streams, each counted once."""
         return sum(opened.primary.num_samples for opened in self._opened)
@@ -134,6 +140,7 @@ class OpenStreams:
         """Raise `ConfigError` if samples are cut in a folder that has no time axis, with latents that have one."""
         for opened in self._opened:
             own = opened.primary.shards
+            own = own.whole if isinstance(own, WindowShards) else own
             whole = own.whole if isinstance(own, ViewShards) else own
             if isinstance(whole, SnapshotShards) and opened.suffixes[0] and not whole.has_time_axis:
                 raise ConfigError(
@@ -320,6 +327,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         latents_snapshots=pins.of_latents,
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
+        windows=data.windows,
         columns_snapshots=tuple(pins.of_columns.items()),
         revision=pins.revision,
     )

@@ -163,4 +163,4 @@ class EpochReader:
 
     def _processing(self) -> SampleProcessing:
         seed, streams = self._planner.spec.shuffle_seed, self._streams
-        return SampleProcessing(self._samples, seed, streams.suffixes, streams.has_metadata)
+        return SampleProcessing(self._samples, seed, streams.suffixes, streams.has_metadata, streams.has_windows)

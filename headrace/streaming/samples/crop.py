@@ -6,6 +6,7 @@ latents are cropped to the same time. Latents without a time axis, such as one v
 not move the audio's crop.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -33,10 +34,17 @@ class Crop:
     Attributes:
         config: length of the crop.
         seed: seed of the random positions.
+        has_windows: whether some stream's samples are cut into windows.
     """
 
     config: SampleSettings
     seed: int
+    has_windows: bool = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether parts of samples are cut out, so that a batch says where they begin."""
+        return self.config.crops or self.has_windows
 
     def windows(
         self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints
@@ -67,9 +75,20 @@ class SampleCrop:
         self._crop = crop
         self.row = row
         self._epoch = epoch
-        self._is_whole = not crop.config.crops
-        self._window: FrameWindow
-        self._rate_hz: float
+        self.is_placed = False
+        self._is_whole = True
+        self._window: FrameWindow = (0, 0)
+        self._rate_hz = 0.0
+
+    @property
+    def cuts(self) -> bool:
+        """See `Crop.cuts`."""
+        return self._crop.cuts
+
+    @property
+    def start_seconds(self) -> float:
+        """Time of the first kept frame in the sample; NaN if the rate is unknown. Call `primary` before."""
+        return self._window[0] / self._rate_hz if self._rate_hz else math.nan
 
     def primary(self, num_frames: int, rate_hz: float) -> FrameWindow:
         """The kept frames of the sample's audio, or of its latents if it has no audio.
@@ -81,14 +100,19 @@ class SampleCrop:
         Raises:
             ConfigError: the rate is needed and unknown.
         """
+        self.is_placed, self._rate_hz, self._window = True, rate_hz, (0, num_frames)
+        if (window := self.row.window) is not None:
+            self._window = window.first, min(window.num_frames, num_frames - window.first)
+            self._is_whole = self._window == (0, num_frames)
+            return self._window
         if not self._crop.config.crops:
-            return 0, num_frames
+            return self._window
         timed = [sample for sample in self.row.joined if sample is not None and sample.has_time_axis]
         if not rate_hz and (self._crop.config.crop_seconds is not None or timed):
             raise _no_rate(self.row.primary)
         facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
         first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts))
-        self._rate_hz, self._is_whole = rate_hz, count == num_frames
+        self._is_whole = count == num_frames
         if timed and not self._is_whole:
             slowest = min(timed, key=lambda sample: sample.latent_rate_hz)
             first = on_grid((first, count), self._pace(slowest), slowest.num_frames)

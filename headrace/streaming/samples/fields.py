@@ -13,13 +13,15 @@ from headrace.format.indexes.audio_fields import AUDIO
 
 AUDIO_NAMES = "__audio__"
 """Field of a sample with the names of its audio fields, where these are not the one field `audio`."""
+START_SECONDS = "start_seconds"
+"""Field of a sample with the time at which its crop or window begins, in seconds."""
 OF_SAMPLES = frozenset({"__key__", AUDIO_NAMES, "audio", "sample_rate", "frame_offset", "metadata", "is_padding"})
 """Fields of a sample with a meaning of their own in a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """Beginnings of the names of latents' fields; the suffix is the latents' name."""
 _NUMBERS = frozenset({"sample_rate", "frame_offset"})
 _OF_BATCHES_ALONE = {"keys", "num_frames"}
-_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE
+_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE | {START_SECONDS}
 _REAL_KINDS = "biuf"
 _GREATEST = (1 << 63) - 1
 

@@ -243,6 +243,20 @@ class StoredSample:
                     yield name, column, span
 
 
+class RowWindow(NamedTuple):
+    """A window of a sample, in stored frames.
+
+    Attributes:
+        first: its first frame.
+        num_frames: its frames.
+        length: frames of a whole window; the last one of a sample may have fewer.
+    """
+
+    first: int
+    num_frames: int
+    length: int
+
+
 @dataclass(slots=True)
 class BatchRow:
     """One sample with its joined latents.
@@ -252,12 +266,14 @@ class BatchRow:
         joined: the sample in each joined latents folder; None in a folder that lacks its key.
         position: row of the epoch.
         columns: the columns that are joined to the sample; None without columns.
+        window: the window of the sample that the row is; None for the whole sample.
     """
 
     primary: StoredSample
     joined: tuple[StoredSample | None, ...]
     position: int
     columns: ColumnRow | None = None
+    window: RowWindow | None = None
 
     @property
     def stored(self) -> tuple[StoredSample | None, ...]:

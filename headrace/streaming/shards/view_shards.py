@@ -25,12 +25,11 @@ from headrace.format.beside.view_files import (
     read_totals,
 )
 from headrace.format.beside.views import NumberedView, ViewFile
-from headrace.format.indexes.index import ABSENT
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
 from headrace.stores.refetch import is_local
 from headrace.stores.storage import Storage
-from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, ViewIdentity, with_view
+from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, ViewIdentity, with_view
 
 _FOLDER = "views"
 _ROWS_KEPT = 1 << 22  # over all shards; 32 MB
@@ -110,18 +109,6 @@ class ViewShards:
     def range_of(self, shard: int) -> CountsRange:
         """Place of the counts of a shard."""
         return self.counts.range_of(self.whole.rows.start + int(self.chosen[shard]))
-
-
-def partners(ours: ShardList, theirs: SnapshotShards) -> NDArray[np.int64]:
-    """For each of a stream's shards the joined shard with the same samples, int64 (n,); -1 without such a shard."""
-    assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
-    splits = sorted({*ours.splits, *theirs.splits})
-    wanted, found = ours.places(splits), theirs.places(splits)
-    if not len(found):
-        return np.full(len(wanted), ABSENT, np.int64)
-    order = np.argsort(found, kind="stable")
-    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
-    return np.where(found[spot] == wanted, spot, ABSENT)
 
 
 class ViewRows:
