@@ -8,7 +8,10 @@ import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError, StateError
+from headrace.streaming.asked import answers
+from headrace.streaming.asked.asked_run import AskedRun, read_state
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets
+from headrace.streaming.shards.access import ShardAccess
 from tests.support.streaming.corpus import LATENT_HOP, RATE_HZ, clips, write_dataset
 from tests.support.view_fixtures import write_view
 from tests.support.views import chosen
@@ -172,18 +175,9 @@ def test_joined_latents_are_cut_at_the_time_of_the_window(output):
 def test_latents_alone_are_cut_by_their_own_rate(output, num_workers):
     made = dataset(output, remote=str(output / "latents/crepe"), window_hop_seconds=None)
     loader = StreamingDataLoader(made, num_workers=num_workers)
-    found = [
-        (key, start, hidden[:length])
-        for batch in loader
-        for key, start, hidden, length in zip(
-            batch["keys"],
-            batch["start_seconds"].tolist(),
-            batch["encoder_hidden"],
-            batch["encoder_length"],
-            strict=True,
-        )
-        if key
-    ]
+    columns = ("keys", "start_seconds", "encoder_hidden", "encoder_length")
+    rows = [row for batch in loader for row in zip(*(batch[name] for name in columns), strict=True)]
+    found = [(key, float(start), hidden[:length]) for key, start, hidden, length in rows if key]
     wanted = [(c, first) for c in TRAIN for first in range(0, len(c.hidden()), 4)]
     for (key, start, hidden), (clip, first) in zip(found, wanted, strict=True):
         assert (key, start) == (clip.key, first * LATENT_HOP / RATE_HZ)
@@ -224,11 +218,8 @@ def test_fields_without_audio_still_say_which_window_it_is(output):
 
 def test_windows_are_counted_once_on_a_host(output, tmp_path, monkeypatch):
     asked = []
-    load = type(dataset(output).reading.readers[0].primary).index
-    monkeypatch.setattr(
-        "headrace.streaming.shards.access.ShardAccess.index",
-        lambda self, shard: asked.append(shard) or load(self, shard),
-    )
+    load = ShardAccess.index
+    monkeypatch.setattr(ShardAccess, "index", lambda self, shard: asked.append(shard) or load(self, shard))
     first = dataset(output, local=str(tmp_path))
     assert sorted(asked) == list(range(11))
     asked.clear()
@@ -253,3 +244,20 @@ def test_windows_are_counted_once_on_a_host(output, tmp_path, monkeypatch):
 def test_windows_that_make_no_sense_are_errors(output, options, message):
     with pytest.raises(ConfigError, match=message):
         dataset(output, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"split": None, "view": "some"}])
+def test_questions_about_a_run_know_windows(output, tmp_path, options):
+    loader = StreamingDataLoader(dataset(output, shuffle=True, **options))
+    batches = [batch for _, batch in zip(range(6), loader, strict=False)]
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(loader.state_dict()))
+    run = AskedRun.opened(read_state(str(path)), [str(output / "audio")])
+    assert [(row.key, row.start_seconds) for row in answers.batch(run, 2)] == flat([batches[2]])
+    key, _ = flat(batches)[0]
+    assert len(answers.seen(run, key)) == sum(one == key for one, _ in flat(batches))
+    bill = answers.bill(run)
+    assert sum(row.samples for row in bill.rows) == len(flat(batches))
+    seconds = sum(int(batch["num_frames"].sum()) for batch in batches) / RATE_HZ
+    assert sum(row.hours for row in bill.rows) == pytest.approx(seconds / 3600)
+    assert {row.group[1] for row in bill.rows} <= {"train", "test"}

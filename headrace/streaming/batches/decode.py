@@ -65,9 +65,7 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
         latents = _latents(stored)
         window = crop.primary(len(latents[0]), stored.latent_rate_hz)
         sample |= _cropped_latents(latents, window, suffixes[0], crop, config)
-    elif crop.cuts and (
-        row.joined or row.window is not None
-    ):  # the audio is not wanted, but decides what is cut out of the latents
+    elif crop.cuts and (row.joined or row.window is not None):  # the audio is not wanted, but decides what is cut
         crop.primary(_length_of(stored), stored.sample_rate_hz)
     for number, (joined, suffix) in enumerate(zip(row.joined, suffixes[1:], strict=True)):
         if joined is None:
