@@ -49,10 +49,10 @@ def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32]
     begin = _audio_begin(file)
     if begin is None or (first := search.before(start, begin)) is None:
         return False
-    last = search.behind(stop, first)
+    last, frames = search.behind(stop, first)
     streaminfo = bytearray(head[:STREAMINFO_STOP])
     streaminfo[len(MAGIC)] |= _LAST_BLOCK
-    stream = b"".join((streaminfo, file.part(first.byte, last.byte)))
+    stream = streaminfo + frames
     samples = np.empty((info.num_channels, last.sample - first.sample), np.float32)
     if (decoder := open_memory(stream)) is None:
         return False
@@ -117,31 +117,43 @@ class _Search:
         frames = [_Place(low.byte, low.sample), *self._frames(low.byte + 1, high.byte, low.sample, high.sample)]
         return max(place for place in frames if place.sample <= sample)
 
-    def behind(self, sample: int, first: _Place) -> _Place:
-        """The first frame that begins at or behind a sample, or one shortly behind it; or the end of the stream."""
+    def behind(self, sample: int, first: _Place) -> tuple[_Place, memoryview]:
+        """The first frame that begins at or behind a sample, or one shortly behind it; or the end of the stream.
+
+        Returns:
+            The frame, and the bytes from `first` to it.
+        """
         end = _Place(self._file.num_bytes, self._info.num_frames)
         rate = (end.byte - first.byte) / max(1, end.sample - first.sample)
-        reach = first.byte + int((sample - first.sample) * rate * 1.05) + _PROBE_BYTES
-        at = max(first.byte + 1, reach - 2 * _PROBE_BYTES)
-        while sample < end.sample and at < end.byte:
-            self._file.part(first.byte, reach)  # the block of the file that the decoder will need
-            for place in self._frames(at, reach, first.sample, end.sample):
-                if place.sample >= sample:
-                    return place
-            at, reach = max(first.byte + 1, reach - MOST_FRAME_HEADER_BYTES), reach + (reach - first.byte) // 4
-        return end
+        about = int((sample - first.sample) * rate)
+        found = bytearray(self._file.part(first.byte, first.byte + about + _PROBE_BYTES))
+        at = max(1, about - about // 4)
+        while True:
+            is_last = first.byte + len(found) >= end.byte
+            places = () if sample >= end.sample else self._frames_of(found, at, first.byte, (sample, end.sample))
+            for place in places:
+                return place, memoryview(found)[: place.byte - first.byte]
+            if is_last:
+                return end, memoryview(found)
+            at = max(1, len(found) - MOST_FRAME_HEADER_BYTES)
+            found += self._file.part(first.byte + len(found), first.byte + len(found) + _PROBE_BYTES)
 
     def _frames(self, start: int, stop: int, low: int, high: int) -> Iterator[_Place]:
-        """The frames whose header is in [start, stop), with samples between two numbers."""
-        blob = bytes(self._file.part(start, stop))
-        for match in _SYNC.finditer(blob):
-            header = blob[match.start() : match.start() + MOST_FRAME_HEADER_BYTES]
+        """The frames whose header is in [start, stop), with samples in [low, high)."""
+        return self._frames_of(self._file.part(start, stop), 0, start, (low, high))
+
+    def _frames_of(
+        self, blob: bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
+    ) -> Iterator[_Place]:
+        """The frames whose header is in `blob` from `at` on, which begins at byte `begin`, with samples in a range."""
+        for match in _SYNC.finditer(blob, at):
+            header = bytes(blob[match.start() : match.start() + MOST_FRAME_HEADER_BYTES])
             form = frame_form(header)
             if form is None or any(had and had != wanted for had, wanted in zip(form, self._info[1:], strict=True)):
                 continue
             number = _number(header) * (1 if header[1] & 1 else self._block_samples)
-            if low <= number < high:
-                yield _Place(start + match.start(), number)
+            if samples[0] <= number < samples[1]:
+                yield _Place(begin + match.start(), number)
 
 
 def _number(header: bytes) -> int:

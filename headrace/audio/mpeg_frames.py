@@ -1,10 +1,13 @@
 """Finds the MP3 frames that hold some samples by the sizes in their headers, and decodes these alone.
 
 A frame takes bytes from frames before it (at most 511, the reservoir), and overlaps with the frame before it. So the
-decoder begins `_PRE_ROLL` frames earlier, and has the values of a whole decode then. Only files that are one stream of
+decoder begins some frames earlier, and has the values of a whole decode then. Only files that are one stream of
 frames without a gap are read here; the count of frames in their Info header has to fit what is known of the file.
 """
 
+import io
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -15,7 +18,10 @@ from headrace.audio.mpeg import FrameKind, FrameScanner, InfoHeader, kind_of
 from headrace.audio.parts import FilePart, open_parts
 from headrace.audio.tags import id3_bytes
 
-_PRE_ROLL = 16  # frames: 511 bytes of reservoir, at least 60 in a frame, and the overlaps
+_RESERVOIR_BYTES = 511
+_OVERLAPPING = 2  # frames whose sound is in that of the next one: windows and the filter bank
+_TURN = 16  # frames after which the decoder's filter bank, of 16 slots, adds up in the same order
+_HEAD_BYTES = 6  # header and CRC, which most frames do not have
 _DECODER_DELAY = 529
 _LAME_AT = 21  # 12 bits of delay, 12 bits of padding
 _PIECE_BYTES = 1 << 20
@@ -47,13 +53,16 @@ def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.fl
         return False
     begin += 0 if info is None else kind.num_bytes
     per_frame, first_sample = kind.samples_per_frame, start + skipped
-    first = max(0, first_sample // per_frame - _PRE_ROLL)
-    last = -(-(first_sample + out.shape[1]) // per_frame)
     walk = _Walk(file, begin, has_info=info is not None)
-    from_byte, to_byte = walk.byte_of(first), walk.byte_of(last)
-    if from_byte is None or to_byte is None:
+    last = -(-(first_sample + out.shape[1]) // per_frame)
+    if not walk.reaches(last):
         return False
-    samples = _decoded(file, (from_byte, to_byte), last - first, per_frame)
+    frames = _Frames(kind, walk.starts)
+    first = frames.before(first_sample // per_frame)
+    stream = bytearray(file.part(walk.starts[first], walk.starts[last]))
+    if first:
+        frames.silence(stream, first)
+    samples = _decoded(stream, last - first, per_frame)
     skip = first_sample - first * per_frame
     if len(samples) < skip + out.shape[1]:
         return False
@@ -75,10 +84,50 @@ def _skipped(info: InfoHeader | None, kind: FrameKind, num_frames: int) -> int |
     return skipped if not rest and abs(count - info.num_frames) <= 1 else None
 
 
-def _decoded(file: MemberFile, span: tuple[int, int], count: int, per_frame: int) -> npt.NDArray[np.float32]:
+def _decoded(stream: bytearray, count: int, per_frame: int) -> npt.NDArray[np.float32]:
+    span = (0, len(stream))
     part = FilePart((span,), num_bytes=(count + 2) * _MOST_FRAME_BYTES, num_frames=count * per_frame)
-    with open_parts(cast("BinaryIO", file), [part]) as sound:
+    with open_parts(io.BytesIO(stream), [part]) as sound:
         return cast("npt.NDArray[np.float32]", sound.read(count * per_frame, "float32"))
+
+
+class _Frames:
+    """Frames by number, and what they take from those before them."""
+
+    def __init__(self, kind: FrameKind, starts: Sequence[int]) -> None:
+        """Take facts of the first frame, and the first byte of each, and of what is behind the last."""
+        side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
+        self._side_bytes = side_bytes[0 if kind.is_mpeg_1 else 1]
+        self._begin_bits = 9 if kind.is_mpeg_1 else 8
+        self._starts = starts
+
+    def before(self, number: int) -> int:
+        """The frame from which a decoder has all that a frame takes from others, and adds up in the same order."""
+        number, left = max(0, number - _OVERLAPPING), _RESERVOIR_BYTES
+        while number and left > 0:
+            number -= 1
+            left -= max(0, self._starts[number + 1] - self._starts[number] - _HEAD_BYTES - self._side_bytes)
+        return number // _TURN * _TURN
+
+    def silence(self, stream: bytearray, first: int) -> None:
+        """Make frames silent that take bytes from before the stream; libsndfile would complain, and lose their time.
+
+        Args:
+            stream: some frames, which begin with frame `first`. What is behind their heads stays, for those that
+                follow; and the number of bytes that they take stays, as far as there are bytes.
+            first: number of the first frame.
+        """
+        available, rest = 0, 16 - self._begin_bits
+        for start, stop in pairwise(self._starts[first:]):
+            at = start - self._starts[first]
+            side = at + (4 if stream[at + 1] & 1 else 6)
+            wanted = int.from_bytes(stream[side : side + 2], "big") >> rest
+            if wanted > available:
+                stream[side : side + self._side_bytes] = bytes(self._side_bytes)
+                stream[side : side + 2] = (available << rest).to_bytes(2, "big")
+            available += stop - self._starts[first] - side - self._side_bytes
+            if available >= _RESERVOIR_BYTES:
+                return
 
 
 class _Walk:
@@ -87,32 +136,33 @@ class _Walk:
     def __init__(self, file: MemberFile, begin: int, *, has_info: bool) -> None:
         self._file = file
         self._has_info = has_info
-        self._at, self._number = begin, 0
+        self.starts = [begin]
         head = int.from_bytes(file.part(begin, begin + 4), "big")
         self._second = head >> 16 & 0xFF | 1
         kinds = [kind_of(head & 0xFF00FF | third << 8) for third in range(256)]
         rate = head >> 10 & 3
         self._sizes = [kind.num_bytes if kind and third >> 2 & 3 == rate else 0 for third, kind in enumerate(kinds)]
 
-    def byte_of(self, number: int) -> int | None:
-        """First byte of a frame, not before the last one; None where there is no frame, or another stream begins."""
-        while self._number < number:
-            start = self._at
-            piece = bytes(self._file.part(start, start + _PIECE_BYTES))
-            if not self._steps(piece, number) or (not self._has_info and any(mark in piece for mark in _MARKS)):
-                return None
-        return self._at
+    def reaches(self, number: int) -> bool:
+        """Whether there are this many frames one after the other, before another stream begins."""
+        while len(self.starts) <= number:
+            piece = bytes(self._file.part(self.starts[-1], self.starts[-1] + _PIECE_BYTES))
+            if not self._has_info and any(mark in piece for mark in _MARKS):
+                return False
+            if not self._steps(piece, number):
+                return False
+        return self.starts[number] <= self._file.num_bytes
 
     def _steps(self, piece: bytes, number: int) -> bool:
-        """Walk through a piece that begins at the current frame. Returns whether all is frames, and at least one."""
-        at, count, wanted = 0, 0, number - self._number
-        sizes, second, stop = self._sizes, self._second, len(piece) - 3
-        while count < wanted and at < stop:
+        """Walk through a piece that begins at the last frame. Returns whether all is frames, and at least one."""
+        starts, sizes, second, stop = self.starts, self._sizes, self._second, len(piece) - 3
+        begin, before, at = starts[-1], len(starts), 0
+        for _ in range(number + 1 - before):
+            if at >= stop:
+                break
             size = sizes[piece[at + 2]]
             if piece[at] != 0xFF or piece[at + 1] | 1 != second or not size:
                 return False
             at += size
-            count += 1
-        self._at += at
-        self._number += count
-        return count > 0 and self._at <= self._file.num_bytes
+            starts.append(begin + at)
+        return len(starts) > before

@@ -6,6 +6,7 @@ full scale, and the same part always has the same values. Files of which that is
 those that libsndfile reads only in parts (`headrace.audio.opening`), other codecs and containers, and damaged ones.
 """
 
+import re
 from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
@@ -23,6 +24,9 @@ from headrace.audio.wav_frames import read_wav, wav_layout
 from headrace.errors import AudioError
 
 _BLOCK_FRAMES = 1 << 18
+_PAGE = re.compile(rb"OggS\0.", re.DOTALL)  # then the number of its last frame, 8 bytes
+_USUAL_PAGES_BYTES = 20_000
+_MOST_PAGE_BYTES = 65_307
 _PRE_ROLL = {"VORBIS": 1 << 14, "OPUS": 12_000}
 """Frames that are decoded before the part, by coding."""
 
@@ -66,7 +70,7 @@ def _decode_ogg(file: MemberFile, facts: PartFacts, out: npt.NDArray[np.float32]
         before = _pre_roll(info)
         if before is None or facts != (info.num_frames, info.sample_rate_hz, info.num_channels):
             return False
-        first = max(0, start_frame - before)
+        first = max(0, min(start_frame - before, _last_page_begin(file) - before))
         if first:
             sound.seek(first)
         reader = FrameReader(
@@ -79,6 +83,18 @@ def _decode_ogg(file: MemberFile, facts: PartFacts, out: npt.NDArray[np.float32]
                 out[:, done + skipped : done + len(block)] = block[skipped:].T
             done += len(block)
     return True
+
+
+def _last_page_begin(file: MemberFile) -> int:
+    """Frames before the last page of an Ogg file: libsndfile cannot seek into that page exactly. 0 if unknown."""
+    for num_bytes in (_USUAL_PAGES_BYTES, 2 * _MOST_PAGE_BYTES):
+        tail = bytes(file.part(max(0, file.num_bytes - num_bytes), file.num_bytes))
+        ends = [
+            int.from_bytes(tail[page.end() : page.end() + 8], "little", signed=True) for page in _PAGE.finditer(tail)
+        ]
+        if (found := max(ends[:-1], default=0)) > 0:
+            return found
+    return 0
 
 
 def _pre_roll(info: AudioInfo) -> int | None:

@@ -268,7 +268,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             raise ConfigError("latents and snapshot belong to each Stream when streams are given")
         is_single = remote is not None or (streams is None and local is not None)
         single = Stream(remote, local) if is_single else None
-        defaults = StreamDefaults(local if single is None else None, selection, self._fetch)
+        defaults = StreamDefaults(local if single is None else None, selection, self._fetch, self._samples)
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             in_frames(spec, self._streams, self._samples),

@@ -13,7 +13,16 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from headrace.audio import EncodedAudio, decode_flac_into, known_flac, open_encoded, without_tag
+from headrace.audio import (
+    EncodedAudio,
+    MemberFile,
+    PartFacts,
+    decode_flac_into,
+    decode_part,
+    known_flac,
+    open_encoded,
+    without_tag,
+)
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts, of_field
 from headrace.format.tars.member_names import LATENT_FIELD
@@ -31,6 +40,8 @@ from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, Stor
 from headrace.streaming.settings import ArrayType, Decode, SampleSettings
 
 _BYTE_ORDER_MARK = "\ufeff"
+_MOST_OF_PARTS = 2  # half of a file is decoded as a whole, and its bytes are compared with their checksum
+_BLOCK_BYTES = 16 << 10
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
 Around = tuple[int, memoryview]
@@ -85,7 +96,7 @@ def read_sample(row: BatchRow, suffixes: tuple[str, ...], crop: SampleCrop, conf
 
 def read_around(sample: StoredSample) -> Around:
     """Read all fields of a sample in one read, except raw latents, which are read directly into their array."""
-    if sample.columns.is_narrowed:
+    if sample.columns.is_narrowed or any(map(sample.in_parts, sample.audio())):
         return _read_parts(sample)
     start, stop = _span_around(sample)
     return start, sample.opened().read(start, stop)
@@ -94,7 +105,8 @@ def read_around(sample: StoredSample) -> Around:
 def _read_parts(sample: StoredSample) -> Around:
     """Read the fields of a sample as `read_around` does, without the bytes between the fields."""
     columns = sample.columns.beside_latents if sample.tensor is not None else range(len(sample.spans) // 2)
-    spans = [span for column in columns if (span := sample.span(column)) is not None]
+    in_parts = {field.column for field in sample.audio() if sample.in_parts(field)}
+    spans = [span for column in columns if column not in in_parts and (span := sample.span(column)) is not None]
     begin = min((start for start, _ in spans), default=0)
     blob = np.empty(max((stop for _, stop in spans), default=0) - begin, np.uint8).data
     for start, stop in spans:
@@ -123,19 +135,41 @@ def _span_around(sample: StoredSample) -> Span:
 
 
 def fill_audio(
-    sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
+    sample: StoredSample, field: StoredAudio, around: Around, out: NDArray[np.float32], window: FrameWindow
 ) -> None:
     """Decode `window` of an audio file into `out` (channels, frames), and write zeros after it.
+
+    Args:
+        sample: the sample.
+        field: its audio field.
+        around: what `read_around` has read of the sample.
+        out: is filled.
+        window: frames of the file.
 
     Raises:
         AudioError: it cannot be decoded, or differs from its index.
     """
     try:
-        _fill_audio(sample, field, blob, out, window)
+        if not _filled_by_part(sample, field, out, window):
+            _fill_audio(sample, field, sample.payload(field, *around), out, window)
     except AudioError as error:
         if field.name == AUDIO:
             raise
         raise of_field(field.name, error) from error
+
+
+def _filled_by_part(sample: StoredSample, field: StoredAudio, out: NDArray[np.float32], window: FrameWindow) -> bool:
+    """Whether a part of a long audio file could be decoded without the rest; it is not compared with its checksum."""
+    first, count = window
+    if not sample.in_parts(field) or _MOST_OF_PARTS * count > field.num_frames:
+        return False
+    shard, (start, stop) = sample.opened(), field.span
+    file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, _BLOCK_BYTES)
+    facts = PartFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
+    if not decode_part(file, facts, out[:, :count], first):
+        return False
+    out[:, count:] = 0
+    return True
 
 
 def _fill_audio(
@@ -258,7 +292,7 @@ def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop,
     if len(fields) != len(sample.columns.audio):
         _raise_lacking(sample, fields)
     with ExitStack() as stack:
-        opened = [_OpenAudio.of(sample, field, field.cut(start, blob), stack) for field in fields]
+        opened = [_OpenAudio.of(sample, field, (start, blob), stack) for field in fields]
         common = common_facts({audio.field.name: audio.facts for audio in opened})
         known = sample.num_frames if sample.num_frames > 0 else common.num_frames  # fields that are not read count, too
         window = crop.primary(min(common.num_frames, known), common.sample_rate_hz)
@@ -286,25 +320,28 @@ class _OpenAudio:
     Attributes:
         sample: the sample that it is of.
         field: the audio field that it holds.
-        blob: its bytes.
+        around: what was read of the sample.
         facts: its length, rate and channels.
         encoded: its decoder; None for FLAC.
     """
 
     sample: StoredSample
     field: StoredAudio
-    blob: memoryview
+    around: Around
     facts: AudioFacts
     encoded: EncodedAudio | None = None
 
     @classmethod
-    def of(cls, sample: StoredSample, field: StoredAudio, blob: memoryview, stack: ExitStack) -> "_OpenAudio":
-        """Read the facts; `stack` closes the decoder. Raises `AudioError`."""
+    def of(cls, sample: StoredSample, field: StoredAudio, around: Around, stack: ExitStack) -> "_OpenAudio":
+        """Read the facts, which the index has of audio in parts; `stack` closes the decoder. Raises `AudioError`."""
+        indexed = AudioFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
+        if sample.in_parts(field) and min(indexed) > 0:
+            return cls(sample, field, around, indexed)
         try:
-            blob = memoryview(without_tag(blob))
+            blob = memoryview(without_tag(sample.payload(field, *around)))
             if (info := known_flac(blob)) is not None:
                 check_flac(blob, info)
-                return cls(sample, field, blob, AudioFacts(*info[:3]))
+                return cls(sample, field, around, AudioFacts(*info[:3]))
             encoded = stack.enter_context(open_encoded(sample.checked(field.column, blob)))
             check_encoded(sample, field, encoded.info)
         except AudioError as error:
@@ -312,14 +349,14 @@ class _OpenAudio:
                 raise
             raise of_field(field.name, error) from error
         facts = AudioFacts(encoded.info.num_frames, encoded.info.sample_rate_hz, encoded.info.num_channels)
-        return cls(sample, field, blob, facts, encoded)
+        return cls(sample, field, around, facts, encoded)
 
     def read(self, window: FrameWindow) -> NDArray[np.float32]:
         """The frames of a window, float32 (channels, frames). Raises `AudioError`."""
         first, count = window
         out = np.empty((self.facts.num_channels, count), np.float32)
         if self.encoded is None:
-            fill_audio(self.sample, self.field, self.blob, out, window)
+            fill_audio(self.sample, self.field, self.around, out, window)
             return out
         try:
             self.encoded.read_into(out, first)

@@ -137,7 +137,7 @@ class InPlaceBatch:
         if batch.audio is not None:
             for found in sample.audio():
                 out = batch.audio.fields[found.name][place]
-                fill_audio(sample, found, found.cut(start, blob), out, self._windows[place])
+                fill_audio(sample, found, (start, blob), out, self._windows[place])
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):

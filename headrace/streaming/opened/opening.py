@@ -28,7 +28,7 @@ from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
-from headrace.streaming.settings import FetchSettings
+from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
@@ -51,11 +51,13 @@ class StreamDefaults:
         local: folder of the cache; None takes one below the temporary folder.
         selection: what is read of each stream.
         fetch: how shards are fetched.
+        samples: how samples are cropped.
     """
 
     local: str | None
     selection: Selection
     fetch: FetchSettings
+    samples: SampleSettings = SampleSettings()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
@@ -261,7 +263,8 @@ class OpenStreams:
 
     def _sources(self) -> list[StreamShards]:
         pairs = zip(self._streams, self._opened, strict=True)
-        return [StreamShards(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
+        samples = self._defaults.samples
+        return [StreamShards(o, self._cache_folder(stream), self._fetch_of(stream), samples) for stream, o in pairs]
 
     def _fetch_of(self, stream: Stream) -> FetchSettings:
         fetch = self._defaults.fetch

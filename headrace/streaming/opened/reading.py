@@ -41,11 +41,13 @@ class StreamShards:
         opened: the shards.
         cache_folder: folder in which shards of stores are kept.
         config: how shards are fetched.
+        samples: how samples are cropped.
     """
 
     opened: OpenedRemote
     cache_folder: Path
     config: FetchSettings
+    samples: SampleSettings = SampleSettings()  # noqa: RUF009 - frozen
 
 
 class StreamReaders:
@@ -123,7 +125,7 @@ class StreamReaders:
         columns = ColumnReader(opened.columns, accesses[0]) if opened.columns else None
         own = f"encoder_hidden{opened.suffixes[0]}"
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
-        return StreamReader(accesses[0], accesses[1:], columns, chosen)
+        return StreamReader(accesses[0], accesses[1:], columns, chosen, source.samples)
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

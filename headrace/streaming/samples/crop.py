@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.format.indexes.index import ShardIndex
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import SampleSettings
+from headrace.streaming.windows import Windows
 
 _HALF = Fraction(1, 2)
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
@@ -147,6 +149,14 @@ def frames_kept(config: SampleSettings, num_frames: Ints, rates_hz: NDArray[np.f
     if config.crop_seconds is not None:
         return np.minimum(np.maximum(1, np.rint(config.crop_seconds * rates_hz)).astype(np.int64), num_frames)
     return num_frames if config.crop_frames is None else np.minimum(config.crop_frames, num_frames)
+
+
+def kept_share(index: ShardIndex, cut: SampleSettings | Windows) -> float:
+    """Mean share of a shard's frames that a crop, or one window, keeps of a sample."""
+    frames = np.maximum(index.lengths, 1)
+    rates = np.where(index.sample_rate_hz > 0, index.sample_rate_hz, index.latent_rate_hz)
+    kept = cut.frames(rates)[0] if isinstance(cut, Windows) else frames_kept(cut, frames, rates)
+    return float(np.minimum(kept, frames).sum() / frames.sum())
 
 
 def on_grid(window: FrameWindow, pace: Fraction, num_latents: int) -> int:

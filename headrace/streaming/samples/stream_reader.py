@@ -15,12 +15,14 @@ from headrace.errors import IntegrityError, NotFoundError
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.samples.chosen_fields import ChosenFields
+from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
-from headrace.streaming.samples.stored_sample import BatchRow, RowWindow, StoredSample, field_columns
+from headrace.streaming.samples.stored_sample import LONG_BYTES, BatchRow, RowWindow, StoredSample, field_columns
+from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
-from headrace.streaming.shards.view_shards import ViewRows, ViewShards, reads_ranges
+from headrace.streaming.shards.view_shards import ViewRows, ViewShards, parts_cost_less, reads_ranges
 from headrace.streaming.shards.window_shards import ItemWindows, WindowRows, WindowShards, partners, stored_samples
 
 _INDEXES_AT_ONCE = 32
@@ -36,6 +38,7 @@ class StreamReader:
         joined: Sequence[ShardAccess] = (),
         columns: ColumnReader | None = None,
         chosen: ChosenFields | None = None,
+        config: SampleSettings = SampleSettings(),  # noqa: B008 - frozen
     ) -> None:
         """Open no shard yet.
 
@@ -44,6 +47,7 @@ class StreamReader:
             joined: the shards of each joined latents folder.
             columns: the columns that are joined to its samples; None without columns.
             chosen: the fields of its samples that are read; None for all.
+            config: how samples are cropped.
         """
         self.primary = primary
         self.joined = tuple(joined)
@@ -52,6 +56,8 @@ class StreamReader:
         self._items = _item_rows(primary)
         self.columns = columns
         self._chosen = chosen
+        self._config = config
+        primary.reads_cuts = config.crops or isinstance(shards, WindowShards)
         self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
@@ -101,6 +107,8 @@ class StreamReader:
                 is_small = self._small_parts[index.fields] = self._chosen.is_small_part(index, access.name(number))
             if is_small:
                 return True
+        if access is self.primary and access.reads_cuts and self._parts_cost_less(shard, access.index(number)):
+            return True
         shards = self.primary.shards.shards
         own, shard = (shards.whole, int(shards.chosen[shard])) if isinstance(shards, WindowShards) else (shards, shard)
         if not isinstance(own, ViewShards):
@@ -108,6 +116,14 @@ class StreamReader:
         drawn = int(own.num_samples[shard])
         # A joined shard has the same samples.
         return reads_ranges(drawn, own.stored_samples(shard), int(access.shards.shards.num_bytes[number]))
+
+    def _parts_cost_less(self, shard: int, index: ShardIndex) -> bool:
+        """Whether fetching only what is cut out of long recordings costs less than the whole shard."""
+        if index.num_bytes <= LONG_BYTES * len(index):
+            return False
+        own = self.primary.shards.shards
+        share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
+        return parts_cost_less(int(own.num_samples[shard]), index.num_bytes * share / len(index), index.num_bytes)
 
     def stored_samples(self, shard: int) -> int:
         """Samples that a shard of the stream's own holds, whether a view takes them or not."""
@@ -288,7 +304,7 @@ def _stored_samples(
     file = None
     fault: OSError | None = None
     try:
-        file = access.open(shard, lambda: [sample.fields() for sample in samples], patient=patient)
+        file = access.open(shard, lambda: [sample.fields_at_once() for sample in samples], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
     for sample in samples:

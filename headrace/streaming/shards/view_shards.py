@@ -34,6 +34,7 @@ from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, ViewId
 _FOLDER = "views"
 _ROWS_KEPT = 1 << 22  # over all shards; 32 MB
 _EPOCHS = 4  # a whole shard in the cache serves later epochs, and ranges are fetched again in each
+_REQUESTS_OF_A_PART = 4  # of FLAC; more of Ogg
 _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another request, as in `access`
 
 
@@ -196,6 +197,11 @@ class ViewRows:
 def reads_ranges(drawn: int, num_samples: int, num_bytes: int) -> bool:
     """Whether fetching each drawn sample by a ranged request, in four epochs, costs less than the whole shard once."""
     return num_samples > 0 and _EPOCHS * drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
+
+
+def parts_cost_less(drawn: int, part_bytes: float, num_bytes: int) -> bool:
+    """Whether fetching a part of each drawn sample, in four epochs, costs less than the whole shard once."""
+    return _EPOCHS * drawn * (part_bytes + _REQUESTS_OF_A_PART * _REQUEST_BYTES) < num_bytes
 
 
 def shards_of_view(
