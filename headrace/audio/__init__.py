@@ -18,6 +18,8 @@ from headrace.audio.forms import (
     Segment,
     Span,
 )
+from headrace.audio.member_file import MemberFile
+from headrace.audio.partial import PartFacts, decode_part
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
@@ -33,12 +35,15 @@ __all__ = [
     "EncodedAudio",
     "EncodedSegment",
     "FlacInfo",
+    "MemberFile",
+    "PartFacts",
     "Segment",
     "Span",
     "codec_version",
     "decode",
     "decode_flac_into",
     "decode_into",
+    "decode_part",
     "decode_spans",
     "encode_segments",
     "encode_spans",

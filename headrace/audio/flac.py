@@ -17,7 +17,7 @@ from headrace.audio.forms import AudioReject
 from headrace.errors import AudioError
 
 MAGIC = b"fLaC"
-_STREAMINFO_STOP = 42  # magic, a block header, and the 34 bytes of STREAMINFO, which is always the first block
+STREAMINFO_STOP = 42  # magic, a block header, and the 34 bytes of STREAMINFO, which is always the first block
 _MOST_FRAMES_IN_A_BLOCK = 65_535
 _LEAST_BLOCK_BYTES = 10  # header 6, one constant subframe 2, checksum 2
 _BLOCK_SAMPLES = 32_768  # decoded at a time to separate channels: fits the cache; more is not faster
@@ -40,10 +40,10 @@ def flac_info(data: FlacBytes) -> FlacInfo:
     Raises:
         AudioError: `data` is not a FLAC stream (`unsupported`), or ends within the header (`truncated`).
     """
-    head = bytes(data[:_STREAMINFO_STOP])
+    head = bytes(data[:STREAMINFO_STOP])
     if not head.startswith(MAGIC):
         raise AudioError(AudioReject.UNSUPPORTED, f"not a FLAC stream: begins with {head[:4]!r}, expected {MAGIC!r}")
-    if len(head) < _STREAMINFO_STOP:
+    if len(head) < STREAMINFO_STOP:
         raise AudioError(AudioReject.TRUNCATED, f"FLAC header truncated after {len(head)} bytes; fetch the file again")
     packed = int.from_bytes(head[18:26], "big")  # rate 20 bits, channels - 1 3 bits, bits - 1 5 bits, frames 36 bits
     return FlacInfo(packed & ((1 << 36) - 1), packed >> 44, (packed >> 41 & 7) + 1, (packed >> 36 & 31) + 1)
@@ -118,10 +118,10 @@ def _decode(decoder: FlacDecoder, info: FlacInfo, out: npt.NDArray[np.float32], 
     """Fill `out` (channels, frames) from `start_frame` on."""
     if start_frame and not decoder.seek(start_frame):
         raise flac_damage(decoder, info, f"frame {start_frame} cannot be reached")
-    decoded = _read(decoder, out)
+    decoded = read_frames(decoder, out)
     if decoded < out.shape[1]:
         raise flac_damage(decoder, info, f"{decoded} of {out.shape[1]} frames were decoded")
-    if start_frame + decoded == info.num_frames and _read(decoder, np.empty((info.num_channels, 1), np.float32)):
+    if start_frame + decoded == info.num_frames and read_frames(decoder, np.empty((info.num_channels, 1), np.float32)):
         raise too_long(info.num_frames)
 
 
@@ -144,7 +144,7 @@ def _checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: in
     return num_frames
 
 
-def _read(decoder: FlacDecoder, out: npt.NDArray[np.float32]) -> int:
+def read_frames(decoder: FlacDecoder, out: npt.NDArray[np.float32]) -> int:
     """Fill `out` (channels, frames) from the decoder's position. Returns the number of decoded frames."""
     num_channels, num_frames = out.shape
     if num_channels == 1 and out.strides[1] == out.itemsize:
@@ -174,6 +174,6 @@ def too_long(num_frames: int) -> AudioError:
 def flac_damage(decoder: FlacDecoder, info: FlacInfo, found: str) -> AudioError:
     """The error for a stream that ends early: damaged if its last frame can be decoded, otherwise truncated."""
     last = np.empty((info.num_channels, 1), np.float32)
-    if info.num_frames and decoder.seek(info.num_frames - 1) and _read(decoder, last) == 1:
+    if info.num_frames and decoder.seek(info.num_frames - 1) and read_frames(decoder, last) == 1:
         return AudioError(AudioReject.UNDECODABLE, f"damaged FLAC: {found}, a checksum fails; fetch or build it again")
     return AudioError(AudioReject.TRUNCATED, f"FLAC truncated, or damaged at its end: {found}; fetch or build it again")

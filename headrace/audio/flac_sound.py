@@ -22,7 +22,7 @@ from headrace.errors import AudioError, BuildError
 
 _STREAMINFO_BYTES = 42  # with the stream's magic and the block's header
 _MD5_AT = 26
-_MOST_FRAME_HEADER_BYTES = 16
+MOST_FRAME_HEADER_BYTES = 16
 _NO_MD5 = bytes(16)
 _RATES_HZ = (0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000)
 _BITS = (0, 8, 12, 0, 16, 20, 24, 32)
@@ -126,7 +126,7 @@ def check_first_frame(file: BinaryIO) -> None:
         is_last = bool(block[0] & 0x80)
         at += 4 + int.from_bytes(block[1:], "big")
     file.seek(at)
-    found = _frame_form(file.read(_MOST_FRAME_HEADER_BYTES))
+    found = frame_form(file.read(MOST_FRAME_HEADER_BYTES))
     names = ("Hz", "channels", "bits")
     for name, in_header, in_frame in zip(names, promised[1:], found or (), strict=False):
         if in_frame and in_frame != in_header:
@@ -152,12 +152,12 @@ def _opened(descriptor: int) -> FlacDecoder:
     return decoder
 
 
-def _frame_form(header: bytes) -> tuple[int, int, int] | None:
+def frame_form(header: bytes) -> tuple[int, int, int] | None:
     """Rate in Hz, channels and bits of a frame (RFC 9639, section 9.1); 0 for a value that only STREAMINFO has.
 
     None if `header` is not a frame's header with a valid checksum.
     """
-    if len(header) < _MOST_FRAME_HEADER_BYTES or header[0] != 0xFF or header[1] & 0xFE != 0xF8:
+    if len(header) < MOST_FRAME_HEADER_BYTES or header[0] != 0xFF or header[1] & 0xFE != 0xF8:
         return None
     rate_code, channels_code, bits_code = header[2] & 15, header[3] >> 4, header[3] >> 1 & 7
     at = 4 + max(1, 8 - (~header[4] & 0xFF).bit_length())  # after the frame's number, which is coded like UTF-8

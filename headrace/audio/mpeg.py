@@ -137,7 +137,7 @@ def mpeg_streams(file: BinaryIO, num_bytes: int) -> list[MpegStream]:
             different rates or channels, or frames without a size), `no_frames`.
     """
     streams: list[MpegStream] = []
-    for stream in _FrameScanner(file, num_bytes).streams():
+    for stream in FrameScanner(file, num_bytes).streams():
         promised = stream.info.num_frames if stream.info else None
         if promised is not None and stream.num_frames < promised - 1:
             raise AudioError(
@@ -155,10 +155,10 @@ def mpeg_streams(file: BinaryIO, num_bytes: int) -> list[MpegStream]:
 
 
 @functools.cache
-def _kind(word: int) -> FrameKind | None:
+def kind_of(word: int) -> FrameKind | None:
     """Facts of a frame's header, given its last three bytes; None if they are not a header.
 
-    >>> _kind(0xFB9004)
+    >>> kind_of(0xFB9004)
     FrameKind(num_bytes=417, is_mpeg_1=True, layer=3, sample_rate_hz=44100, num_channels=2)
     """
     version, layer = word >> 19 & 3, _LAYERS.get(word >> 17 & 3)
@@ -173,7 +173,7 @@ def _kind(word: int) -> FrameKind | None:
     return FrameKind(num_slots * slot_bytes, *kind.form)
 
 
-class _FrameScanner:
+class FrameScanner:
     """Reads the frame headers and tags of a file once, from beginning to end."""
 
     def __init__(self, file: BinaryIO, num_bytes: int) -> None:
@@ -188,7 +188,7 @@ class _FrameScanner:
         is_behind_tag = False
         stream: MpegStream | None = None
         while at < self._num_bytes:
-            kind = self._kind_at(at)
+            kind = self.kind_at(at)
             if kind is None:
                 at += self._tag_bytes(at) or self._junk_bytes(at, stream)
                 is_behind_tag = True
@@ -197,7 +197,7 @@ class _FrameScanner:
                 raise _cut_off(at, kind.num_bytes, self._num_bytes)
             if stream is not None and kind.form != stream.kind.form:
                 raise _other_form(at, stream.kind, kind)
-            info = self._info(at, kind) if kind.layer == 3 else None
+            info = self.info(at, kind) if kind.layer == 3 else None
             if stream is None or info is not None or (is_behind_tag and stream.is_used_up):
                 if stream is not None:
                     yield stream
@@ -217,11 +217,12 @@ class _FrameScanner:
             self._window, self._window_start, first = self._file.read(max(size, _CHUNK_BYTES)), at, 0
         return self._window[first : first + size]
 
-    def _kind_at(self, at: int) -> FrameKind | None:
+    def kind_at(self, at: int) -> FrameKind | None:
+        """Facts of the frame that begins at an offset; None if none does."""
         head = self._bytes(at, 4)
-        return _kind(int.from_bytes(head[1:], "big")) if len(head) == 4 and head[0] == 0xFF else None
+        return kind_of(int.from_bytes(head[1:], "big")) if len(head) == 4 and head[0] == 0xFF else None
 
-    def _info(self, at: int, kind: FrameKind) -> InfoHeader | None:
+    def info(self, at: int, kind: FrameKind) -> InfoHeader | None:
         """The Info header in the frame at an offset; None if the frame has none."""
         if self._bytes(at + 36, 4) == b"VBRI":
             return InfoHeader(b"", int.from_bytes(self._bytes(at + 50, 4), "big"), b"", kind.num_bytes)
@@ -286,8 +287,8 @@ class _FrameScanner:
         return False
 
     def _are_frames(self, at: int) -> bool:
-        kind = self._kind_at(at)
-        follower = self._kind_at(at + kind.num_bytes) if kind else None
+        kind = self.kind_at(at)
+        follower = self.kind_at(at + kind.num_bytes) if kind else None
         return kind is not None and follower is not None and follower.form == kind.form
 
 

@@ -79,6 +79,11 @@ class _ReorderedSound:
         self.sound.seek(frame)
 
 
+def whole_sound(sound: ForwardSound, info: AudioInfo) -> Sound:
+    """A recording that libsndfile reads whole, and facts of it."""
+    return _WholeSound(sound, info)
+
+
 @contextlib.contextmanager
 def open_sound(file: BinaryIO) -> Iterator[Sound]:
     """Open a recording at its beginning, without a tag in front of it (`tags.behind_tag`).

@@ -39,7 +39,7 @@ def run_batch(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"epoch": run.state.epoch, "step": options.step, "rows": rows})
         return 0
-    cells = [(str(row.row), row.key, row.stream, row.shard, _text(row.text), _text(row.source)) for row in rows]
+    cells = [(str(row.row), _item(row), row.stream, row.shard, _text(row.text), _text(row.source)) for row in rows]
     title = f"global batch {options.step} of epoch {run.state.epoch}"
     plain_console().print(grid(title, ("row#", "key", "stream", "shard", "text", "source"), cells))
     return 0
@@ -67,6 +67,11 @@ def run_bill(options: argparse.Namespace) -> int:
 
 def _position(run: AskedRun) -> dict[str, int]:
     return {"epoch": run.state.epoch, "sample_in_epoch": run.state.sample_in_epoch}
+
+
+def _item(row: answers.AskedRow) -> str:
+    """The key, and for a window the time at which it begins."""
+    return row.key if row.start_seconds is None else f"{row.key} at {row.start_seconds:g} s"
 
 
 def _text(value: object) -> str:

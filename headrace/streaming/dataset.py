@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.format.tars.member_names import KeyAt
     from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
     from headrace.streaming.selection import WantedTensor
+    from headrace.streaming.windows import LastWindow
 
 
 class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
@@ -113,6 +114,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         decode: str = "none",
         pad: Mapping[str, float] = MappingProxyType({}),
         batch_transform: Transform | None = None,
+        window_seconds: float | None = None,
+        window_hop_seconds: float | None = None,
+        last_window: str = "pad",
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -195,6 +199,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 `{"tokens": 0}` gives `tokens` (B, L, …) and `tokens_length` (B,).
             batch_transform: called with each batch's dict on the threads or in the processes of `StreamingDataLoader`;
                 its result is delivered instead. A parameter `rng` gets a generator seeded by seed, epoch and batch.
+            window_seconds: cut each sample into windows of this length: each of them is an item of the epoch. Not with
+                `crop_frames` and `crop_seconds`. The first opening on a host reads all indexes.
+            window_hop_seconds: from the beginning of a window to that of the next one; None for `window_seconds`.
+            last_window: "pad" keeps the frames at the end of a sample that do not fill a window, as a window of their
+                own; "drop" leaves them out, and samples that are shorter than a window.
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -251,12 +260,15 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             cast("tuple[WantedTensor, ...]", tensors),
             cast("tuple[str, ...]", fields),
             cast("KeyAt", key_at),
+            window_seconds,
+            window_hop_seconds,
+            cast("LastWindow", last_window),
         )
         if streams is not None and (selection.latents or snapshot is not None):
             raise ConfigError("latents and snapshot belong to each Stream when streams are given")
         is_single = remote is not None or (streams is None and local is not None)
         single = Stream(remote, local) if is_single else None
-        defaults = StreamDefaults(local if single is None else None, selection, self._fetch)
+        defaults = StreamDefaults(local if single is None else None, selection, self._fetch, self._samples)
         self._streams = OpenStreams(*chosen(streams, single), defaults, has_own_world=own_world is not None)
         self._planner = Planner(
             in_frames(spec, self._streams, self._samples),
@@ -266,6 +278,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             epoch_size,
             flag("change_streams", change_streams),
         )
+        if self._samples.crops and self._streams.has_windows:
+            raise ConfigError("window_seconds and a crop are both given: windows are cut one after the other; pass one")
         self._planner.check()
         self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
         if isinstance(spec.buckets, FrameBudget):

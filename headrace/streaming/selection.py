@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.arguments import convert, each, one_of, optional, path, text, whole
+from headrace.arguments import convert, each, number, one_of, optional, path, text, whole
 from headrace.errors import ConfigError
 from headrace.format.tars.member_names import KeyAt
+from headrace.streaming.windows import LastWindow, Windows
 
 METADATA = "metadata"
 """The field of samples, and the set with the user's table and the facts of the catalog: it adds what the JSON lacks."""
@@ -43,6 +44,9 @@ class Selection:
         tensors: columns that come as tensors.
         fields: the fields of samples that are read; None for all.
         key_at: where keys end in plain tars.
+        window_seconds: length of the windows that samples are cut into; None for whole samples.
+        window_hop_seconds: from the beginning of a window to that of the next one; None for the length of a window.
+        last_window: `LastWindow`, or its name.
     """
 
     split: str | None = None
@@ -54,12 +58,25 @@ class Selection:
     tensors: tuple[WantedTensor, ...] = ()
     fields: tuple[str, ...] | None = None
     key_at: KeyAt = KeyAt.FIRST_DOT
+    window_seconds: float | None = None
+    window_hop_seconds: float | None = None
+    last_window: LastWindow = LastWindow.PAD
 
     def __post_init__(self) -> None:
         """Check and convert the arguments of a user. Raises `ConfigError`."""
         convert(self, wanted_tensors, "tensors")
         convert(self, key_rule, "key_at")
+        convert(self, _last_window, "last_window")
         convert_selection(self)
+        if self.window_seconds is None and self.window_hop_seconds is not None:
+            raise ConfigError(f"window_hop_seconds={self.window_hop_seconds:g} is given without window_seconds")
+
+    @property
+    def windows(self) -> Windows | None:
+        """The windows that samples are cut into; None for whole samples."""
+        if self.window_seconds is None:
+            return None
+        return Windows(self.window_seconds, self.window_hop_seconds or self.window_seconds, self.last_window)
 
     def reads(self, name: str) -> bool:
         """Whether a field of samples is wanted."""
@@ -118,6 +135,8 @@ def convert_selection(chosen: object) -> None:
     convert(chosen, optional(names_of_parts), "latents", "columns")
     convert(chosen, optional(_names_of_fields), "fields")
     convert(chosen, optional(key_rule), "key_at")
+    convert(chosen, optional(number), "window_seconds", "window_hop_seconds")
+    convert(chosen, optional(_last_window), "last_window")
     view, where = (getattr(chosen, name) for name in ("view", "where"))
     if view is not None and where is not None:
         raise ConfigError(
@@ -160,6 +179,10 @@ def _part(name: str, value: object) -> str:
 def key_rule(name: str, value: object) -> KeyAt:
     """The rule for where keys end. Raises `ConfigError` for an unknown one."""
     return KeyAt(one_of(name, value, *KeyAt))
+
+
+def _last_window(name: str, value: object) -> LastWindow:
+    return LastWindow(one_of(name, value, *LastWindow))
 
 
 def _wanted(name: str, value: object) -> WantedTensor:

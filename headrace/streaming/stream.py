@@ -37,6 +37,9 @@ class Stream:
         key_at: see `StreamingDataset`.
         columns: sets of columns to join to the samples; see `StreamingDataset`.
         fields: fields of the samples that are read; see `StreamingDataset`.
+        window_seconds: see `StreamingDataset`.
+        window_hop_seconds: see `StreamingDataset`.
+        last_window: see `StreamingDataset`.
         name: name of the stream in saved states; None takes `remote` (and split, and the view where streams of one data
             set differ in it).
         download_retry: see `StreamingDataset`.
@@ -64,6 +67,9 @@ class Stream:
     download_timeout: float | None = None
     validate_hash: bool | str | None = None
     keep_zip: bool | None = None
+    window_seconds: float | None = None
+    window_hop_seconds: float | None = None
+    last_window: str | None = None
 
     def __post_init__(self) -> None:
         """Check the arguments; those that the dataset also has are checked by the dataset. Raises `ConfigError`."""
@@ -94,7 +100,10 @@ class Stream:
         return replace(of_dataset, view=choice.view, where=choice.where, **given)
 
 
-_ALONE = ("split", "snapshot", "key_at", "columns", "fields")
+_ALONE = (
+    *("split", "snapshot", "key_at", "columns", "fields"),
+    *("window_seconds", "window_hop_seconds", "last_window"),
+)
 
 
 def convert_weights(stream: object) -> None:

@@ -21,19 +21,25 @@ OF_SAMPLES = {name for row in ROWS for name in re.findall(r"`(\w+)`", row[5])}
 
 ALWAYS = {"keys", "metadata", "is_padding"}
 AUDIO = ALWAYS | {"audio", "num_frames", "sample_rate"}
+START = "start_seconds"
 LATENTS = {"encoder_hidden", "encoder_length"}
 JOINED = ["latents/crepe"]
 CASES = {
     "audio": ("audio", {}, AUDIO),
     "resampled": ("audio", {"sample_rate": 4000}, AUDIO),
-    "cropped": ("audio", {"crop_seconds": 0.05}, AUDIO | {"frame_offset"}),
+    "cropped": ("audio", {"crop_seconds": 0.05}, AUDIO | {"frame_offset", START}),
     "latents": ("latents/crepe", {}, ALWAYS | LATENTS),
-    "cropped latents": ("latents/crepe", {"crop_frames": 2}, ALWAYS | LATENTS | {"encoder_offset"}),
+    "cropped latents": ("latents/crepe", {"crop_frames": 2}, ALWAYS | LATENTS | {"encoder_offset", START}),
     "joined": ("audio", {"latents": JOINED}, AUDIO | LATENTS),
     "joined and cropped": (
         "audio",
         {"latents": JOINED, "crop_seconds": 0.05},
-        AUDIO | LATENTS | {"frame_offset", "encoder_offset"},
+        AUDIO | LATENTS | {"frame_offset", "encoder_offset", START},
+    ),
+    "windows": (
+        "audio",
+        {"latents": JOINED, "window_seconds": 0.3},
+        AUDIO | LATENTS | {"frame_offset", "encoder_offset", START},
     ),
 }
 
@@ -98,7 +104,7 @@ def test_fields_of_several_sets_of_latents_end_in_their_names(folder):
     dataset = opened(folder, "audio", latents=["latents/crepe", "latents/mel"], crop_seconds=0.05)
     batch = next(iter(StreamingDataLoader(dataset)))
     of_latents = {f"{name}_{of}" for name in (*LATENTS, "encoder_offset") for of in ("crepe", "mel")}
-    assert set(batch) == AUDIO | {"frame_offset"} | of_latents
+    assert set(batch) == AUDIO | {"frame_offset", START} | of_latents
     for suffix in ("_crepe", "_mel"):
         other = {"_crepe": "_mel", "_mel": "_crepe"}[suffix]
         check({name: value for name, value in batch.items() if not name.endswith(other)}, suffix)

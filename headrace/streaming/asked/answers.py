@@ -20,6 +20,7 @@ from headrace.streaming.run.epoch_reader import EpochReader
 from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
+from headrace.streaming.shards.window_shards import WindowShards, numbered
 from headrace.streaming.world import ALONE
 
 MOST_INDEXES = 4096
@@ -56,6 +57,7 @@ class AskedRow:
         shard: path of its shard.
         text: the entry `text` of its metadata; None without one.
         source: path of the recording that it was made from; None for other data than a build of Headrace.
+        start_seconds: time at which its window begins; None for whole samples.
     """
 
     row: int
@@ -64,6 +66,7 @@ class AskedRow:
     shard: str
     text: object = None
     source: str | None = None
+    start_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,9 @@ def batch(run: AskedRun, step: int) -> list[AskedRow]:
         origin, stored = metadata.get(_ORIGIN), row.primary
         source = origin.get("source") if isinstance(origin, dict) else None
         name, shard = run.streams.names[int(rows.stream_ids[place])], stored.access.name(stored.shard)
-        answer.append(AskedRow(asked.start + place, stored.key, name, shard, metadata.get("text"), source))
+        rate_hz = stored.sample_rate_hz or stored.latent_rate_hz
+        start = None if row.window is None else row.window.first / rate_hz
+        answer.append(AskedRow(asked.start + place, stored.key, name, shard, metadata.get("text"), source, start))
     return answer
 
 
@@ -199,8 +204,8 @@ def bill(run: AskedRun, by: str | None = None) -> Bill:
 def _is_small(reader: StreamReader) -> bool:
     """Whether all indexes of a stream are read: there are few, or there is no table with the lengths of shards."""
     shards = reader.primary.shards
-    is_listed = not isinstance(shards.shards, SnapshotShards | ViewShards)
-    return is_listed or (len(shards) <= MOST_INDEXES and shards.num_samples <= MOST_SAMPLES)
+    is_without_lengths = not isinstance(shards.shards, SnapshotShards | ViewShards)
+    return is_without_lengths or (len(shards) <= MOST_INDEXES and shards.num_samples <= MOST_SAMPLES)
 
 
 def _by_sample(
@@ -248,16 +253,21 @@ def _seconds(reader: StreamReader, samples: Ints) -> Floats:
 def _table(reader: StreamReader) -> tuple[ShardTable, Ints]:
     """The table of shards of a snapshot, and the row of each of the stream's shards in it."""
     own = reader.primary.shards.shards
-    whole = own.whole if isinstance(own, ViewShards) else own
-    assert isinstance(whole, SnapshotShards)
-    rows = np.arange(whole.rows.start, whole.rows.stop)
-    return whole.table, rows[own.chosen] if isinstance(own, ViewShards) else rows
+    chosen: list[Ints] = []
+    while isinstance(own, ViewShards | WindowShards):
+        chosen.insert(0, own.chosen)
+        own = own.whole
+    assert isinstance(own, SnapshotShards)
+    rows = np.arange(own.rows.start, own.rows.stop)
+    for part in chosen:
+        rows = rows[part]
+    return own.table, rows
 
 
 def _splits(reader: StreamReader) -> NDArray[np.object_]:
     """Split of each shard; that of the stream for plain tars."""
     shards = reader.primary.shards
-    if not isinstance(shards.shards, SnapshotShards | ViewShards):
+    if numbered(shards.shards) is None:
         return np.full(len(shards), shards.identity.split, object)
     table, rows = _table(reader)
     return np.array(table.splits, object)[table.split[rows]]

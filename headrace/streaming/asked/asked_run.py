@@ -184,6 +184,10 @@ def _paths(state: OrderState, remotes: Sequence[str]) -> dict[str, str]:
 def _stream(saved: StreamState, path: str) -> Stream:
     """The stream of a state at a path."""
     found = Stream(remote=path, split=saved.split, snapshot=saved.snapshot, key_at=saved.key_at.value, name=saved.name)
+    if (cut := saved.windows) is not None:
+        found = replace(
+            found, window_seconds=cut.seconds, window_hop_seconds=cut.hop_seconds, last_window=cut.last.value
+        )
     if saved.view is None:
         return found
     if saved.view.snapshot is None:

@@ -214,8 +214,9 @@ def stack(
     allocator: Allocator,
     name_of: NameOf | None = None,
     pad: Mapping[str, float] = MappingProxyType({}),
+    least_frames: int = 0,
 ) -> Batch:
-    """Samples that were checked → a batch. See `collate`."""
+    """Samples that were checked → a batch whose audio has at least this many frames. See `collate`."""
     name_of = name_of or (lambda row: called(samples[row], row))
     keys = [str(sample.get("__key__", "")) for sample in samples]
     is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
@@ -224,7 +225,7 @@ def stack(
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
     audio = list(dict.fromkeys(name for sample in shown for name in audio_names(sample) if name in sample))
     if audio:
-        batch.audio = _stack_audio(samples, audio, allocator, name_of)
+        batch.audio = _stack_audio(samples, audio, allocator, name_of, least_frames)
     names = dict.fromkeys(key for sample in shown for key in sample)
     outputs = {name: found for sample in shown for name, found in fields_in(sample).items()}
     of_outputs = {name for found in outputs.values() for name in (found.values, found.length, found.offset)}
@@ -353,21 +354,23 @@ def _check_all_have(samples: Sequence[Sample], name: str, name_of: NameOf) -> No
         )
 
 
-def _stack_audio(samples: Sequence[Sample], names: Sequence[str], allocator: Allocator, name_of: NameOf) -> Audio:
-    fields = {name: _stack_audio_field(samples, name, allocator, name_of) for name in names}
+def _stack_audio(
+    samples: Sequence[Sample], names: Sequence[str], allocator: Allocator, name_of: NameOf, least: int
+) -> Audio:
+    fields = {name: _stack_audio_field(samples, name, allocator, name_of, least) for name in names}
     lengths = [0 if one.get("is_padding") else int(one[names[0]].shape[1]) for one in samples]
     rates, offsets = _numbers(samples, "sample_rate"), _numbers_of_some(samples, "frame_offset")
     return Audio(fields, np.array(lengths, np.int64), rates, offsets)
 
 
 def _stack_audio_field(
-    samples: Sequence[Sample], name: str, allocator: Allocator, name_of: NameOf
+    samples: Sequence[Sample], name: str, allocator: Allocator, name_of: NameOf, least: int
 ) -> NDArray[np.float32]:
     _check_all_have(samples, name, name_of)
     arrays = [None if sample.get("is_padding") else as_numpy(sample[name])[0] for sample in samples]
     real = _real(arrays) or {0: as_numpy(samples[0][name])[0]}
     channels = check_channels({row: array.shape[0] for row, array in real.items()}, name_of, name)
-    length = max(array.shape[1] for array in real.values())
+    length = max(least, *(array.shape[1] for array in real.values()))
     out = allocator.empty((len(samples), channels, length), np.float32)
     for row, array in zip(out, arrays, strict=True):
         num_frames = 0 if array is None else array.shape[1]

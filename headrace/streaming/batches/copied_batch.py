@@ -9,6 +9,7 @@ This path reports no errors. If anything is not as the indexes say, the batch is
 which sample is wrong. Both ways give the same bytes.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.checksums import crc32
 from headrace.format.indexes.index import ABSENT
@@ -25,9 +27,11 @@ from headrace.streaming.batches.batch import Batch, Latents
 from headrace.streaming.batches.decode import parsed_together
 from headrace.streaming.batches.open_batch import OpenBatch
 from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.user_fields import StackedField, ValueKind
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
 from headrace.streaming.output_fields import OutputField
+from headrace.streaming.samples.fields import START_SECONDS
 from headrace.streaming.samples.local_latents import NO_LATENTS, LocalLatents
 from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.settings import OnMissingLatents
@@ -239,9 +243,18 @@ class CopiedBatch:
                 hidden[row, length:] = self._field.padding
         batch = Batch(keys, metadata_of, is_padding)
         offsets = np.array(first, np.int64) if self._plan.is_cropped else None
+        if self._plan.is_cropped:
+            batch.stacked[START_SECONDS] = StackedField(self._start_seconds(), ValueKind.SCALAR, "float64")
         counts = np.array(lengths, np.int64)
         batch.latents[self._field.values] = Latents(hidden, counts, self._plan.dtype, offsets, self._field)
         return batch
+
+    def _start_seconds(self) -> NDArray[np.float64]:
+        """float64 (B,), see `SampleCrop.start_seconds`."""
+        starts = np.zeros(self._plan.shape[0])
+        for copy in self._plan.copies:
+            starts[copy.row] = copy.first / (copy.sample.shard.index.latent_rate_hz or math.nan)
+        return starts
 
 
 def all_read(reads: Iterable[SampleRead], latents: memoryview, texts: memoryview) -> bool:

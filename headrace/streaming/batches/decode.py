@@ -13,7 +13,16 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from headrace.audio import EncodedAudio, decode_flac_into, known_flac, open_encoded, without_tag
+from headrace.audio import (
+    EncodedAudio,
+    MemberFile,
+    PartFacts,
+    decode_flac_into,
+    decode_part,
+    known_flac,
+    open_encoded,
+    without_tag,
+)
 from headrace.errors import AudioError, ConfigError, FormatError, SampleError
 from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts, of_field
 from headrace.format.tars.member_names import LATENT_FIELD
@@ -25,13 +34,15 @@ from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
-from headrace.streaming.samples.fields import AUDIO_NAMES
+from headrace.streaming.samples.fields import AUDIO_NAMES, START_SECONDS
 from headrace.streaming.samples.missing_latents import check_latents
 from headrace.streaming.samples.plausibility import check_encoded, check_flac, check_header, check_rate
 from headrace.streaming.samples.stored_sample import BatchRow, StoredAudio, StoredSample
 from headrace.streaming.settings import ArrayType, Decode, SampleSettings
 
 _BYTE_ORDER_MARK = "\ufeff"
+_MOST_OF_PARTS = 2  # half of a file is decoded as a whole, and its bytes are compared with their checksum
+_BLOCK_BYTES = 16 << 10
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
 Around = tuple[int, memoryview]
@@ -61,32 +72,38 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
     if stored.audio():
         sample |= _audio(stored, start, blob, crop, config)
         if stored.span(stored.columns.latents) is not None:
-            sample |= _beside_audio(stored, config)
+            sample |= _beside_audio(stored, crop, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = _latents(stored)
         window = crop.primary(len(latents[0]), stored.latent_rate_hz)
-        sample |= _cropped_latents(latents, window, outputs[0], config)
-    elif config.crops and row.joined:  # the audio is not wanted, but decides what is cut out of the latents
+        sample |= _cropped_latents(latents, window, outputs[0], crop, config)
+    elif crop.cuts and (row.joined or row.window is not None):  # the audio is not wanted, but decides what is cut
         crop.primary(_length_of(stored), stored.sample_rate_hz)
     for number, (joined, field) in enumerate(zip(row.joined, outputs[1:], strict=True)):
         if joined is None:
             raise SampleError(f"the joined latents ({field.values}) do not have this sample")
         latents = _latents(joined)
-        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), field, config)
+        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), field, crop, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
+    if crop.cuts and crop.is_placed:
+        sample[START_SECONDS] = crop.start_seconds
     sample["metadata"] = metadata(stored, start, blob)
     if row.columns is not None:
         row.columns.add_to(sample["metadata"])
         sample |= {tensor.spec.name: _number(value, tensor.dtype, config) for tensor, value in row.columns.numbers()}
-    if named := {field.values: field for field in outputs if field.is_named and field.values in sample}:
-        sample[OUTPUT_FIELDS] = named
-    return sample
+    return sample | _named(outputs, sample)
+
+
+def _named(outputs: Sequence[OutputField], sample: Sample) -> Sample:
+    """The field of a sample that lists its named outputs; nothing if it has none."""
+    found = {field.values: field for field in outputs if field.is_named and field.values in sample}
+    return {OUTPUT_FIELDS: found} if found else {}
 
 
 def read_around(sample: StoredSample) -> Around:
     """Read all fields of a sample in one read, except raw latents, which are read directly into their array."""
-    if sample.columns.is_narrowed:
+    if sample.columns.is_narrowed or any(map(sample.in_parts, sample.audio())):
         return _read_parts(sample)
     start, stop = _span_around(sample)
     return start, sample.opened().read(start, stop)
@@ -95,7 +112,8 @@ def read_around(sample: StoredSample) -> Around:
 def _read_parts(sample: StoredSample) -> Around:
     """Read the fields of a sample as `read_around` does, without the bytes between the fields."""
     columns = sample.columns.beside_latents if sample.tensor is not None else range(len(sample.spans) // 2)
-    spans = [span for column in columns if (span := sample.span(column)) is not None]
+    in_parts = {field.column for field in sample.audio() if sample.in_parts(field)}
+    spans = [span for column in columns if column not in in_parts and (span := sample.span(column)) is not None]
     begin = min((start for start, _ in spans), default=0)
     blob = np.empty(max((stop for _, stop in spans), default=0) - begin, np.uint8).data
     for start, stop in spans:
@@ -124,19 +142,41 @@ def _span_around(sample: StoredSample) -> Span:
 
 
 def fill_audio(
-    sample: StoredSample, field: StoredAudio, blob: memoryview, out: NDArray[np.float32], window: FrameWindow
+    sample: StoredSample, field: StoredAudio, around: Around, out: NDArray[np.float32], window: FrameWindow
 ) -> None:
     """Decode `window` of an audio file into `out` (channels, frames), and write zeros after it.
+
+    Args:
+        sample: the sample.
+        field: its audio field.
+        around: what `read_around` has read of the sample.
+        out: is filled.
+        window: frames of the file.
 
     Raises:
         AudioError: it cannot be decoded, or differs from its index.
     """
     try:
-        _fill_audio(sample, field, blob, out, window)
+        if not _filled_by_part(sample, field, out, window):
+            _fill_audio(sample, field, sample.payload(field, *around), out, window)
     except AudioError as error:
         if field.name == AUDIO:
             raise
         raise of_field(field.name, error) from error
+
+
+def _filled_by_part(sample: StoredSample, field: StoredAudio, out: NDArray[np.float32], window: FrameWindow) -> bool:
+    """Whether a part of a long audio file could be decoded without the rest; it is not compared with its checksum."""
+    first, count = window
+    if not sample.in_parts(field) or _MOST_OF_PARTS * count > field.num_frames:
+        return False
+    shard, (start, stop) = sample.opened(), field.span
+    file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, _BLOCK_BYTES)
+    facts = PartFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
+    if not decode_part(file, facts, out[:, :count], first):
+        return False
+    out[:, count:] = 0
+    return True
 
 
 def _fill_audio(
@@ -263,7 +303,7 @@ def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop,
     if len(fields) != len(sample.columns.audio):
         _raise_lacking(sample, fields)
     with ExitStack() as stack:
-        opened = [_OpenAudio.of(sample, field, field.cut(start, blob), stack) for field in fields]
+        opened = [_OpenAudio.of(sample, field, (start, blob), stack) for field in fields]
         common = common_facts({audio.field.name: audio.facts for audio in opened})
         known = sample.num_frames if sample.num_frames > 0 else common.num_frames  # fields that are not read count, too
         window = crop.primary(min(common.num_frames, known), common.sample_rate_hz)
@@ -271,7 +311,7 @@ def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop,
         for audio in opened:
             samples = _resampled(audio.read(window), common.sample_rate_hz, config.sample_rate_hz)
             made[audio.field.name] = _shown(samples, "float32", config.output)
-    if config.crops:
+    if crop.cuts:
         made["frame_offset"] = window[0]
     if len(fields) > 1 or fields[0].name != AUDIO:
         made[AUDIO_NAMES] = tuple(field.name for field in fields)
@@ -291,25 +331,28 @@ class _OpenAudio:
     Attributes:
         sample: the sample that it is of.
         field: the audio field that it holds.
-        blob: its bytes.
+        around: what was read of the sample.
         facts: its length, rate and channels.
         encoded: its decoder; None for FLAC.
     """
 
     sample: StoredSample
     field: StoredAudio
-    blob: memoryview
+    around: Around
     facts: AudioFacts
     encoded: EncodedAudio | None = None
 
     @classmethod
-    def of(cls, sample: StoredSample, field: StoredAudio, blob: memoryview, stack: ExitStack) -> "_OpenAudio":
-        """Read the facts; `stack` closes the decoder. Raises `AudioError`."""
+    def of(cls, sample: StoredSample, field: StoredAudio, around: Around, stack: ExitStack) -> "_OpenAudio":
+        """Read the facts, which the index has of audio in parts; `stack` closes the decoder. Raises `AudioError`."""
+        indexed = AudioFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
+        if sample.in_parts(field) and min(indexed) > 0:
+            return cls(sample, field, around, indexed)
         try:
-            blob = memoryview(without_tag(blob))
+            blob = memoryview(without_tag(sample.payload(field, *around)))
             if (info := known_flac(blob)) is not None:
                 check_flac(blob, info)
-                return cls(sample, field, blob, AudioFacts(*info[:3]))
+                return cls(sample, field, around, AudioFacts(*info[:3]))
             encoded = stack.enter_context(open_encoded(sample.checked(field.column, blob)))
             check_encoded(sample, field, encoded.info)
         except AudioError as error:
@@ -317,14 +360,14 @@ class _OpenAudio:
                 raise
             raise of_field(field.name, error) from error
         facts = AudioFacts(encoded.info.num_frames, encoded.info.sample_rate_hz, encoded.info.num_channels)
-        return cls(sample, field, blob, facts, encoded)
+        return cls(sample, field, around, facts, encoded)
 
     def read(self, window: FrameWindow) -> NDArray[np.float32]:
         """The frames of a window, float32 (channels, frames). Raises `AudioError`."""
         first, count = window
         out = np.empty((self.facts.num_channels, count), np.float32)
         if self.encoded is None:
-            fill_audio(self.sample, self.field, self.blob, out, window)
+            fill_audio(self.sample, self.field, self.around, out, window)
             return out
         try:
             self.encoded.read_into(out, first)
@@ -366,7 +409,7 @@ def _latent_file(sample: StoredSample) -> bytes | None:
     return bytes(sample.checked(column, sample.opened().read(*span)))
 
 
-def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
+def _beside_audio(sample: StoredSample, crop: SampleCrop, config: SampleSettings) -> Sample:
     """The fields of latents that are in the same sample as audio, as in other people's tars.
 
     A `.pth` without latents is returned as bytes: a reader of the audio may not need it.
@@ -377,16 +420,20 @@ def _beside_audio(sample: StoredSample, config: SampleSettings) -> Sample:
         if sample.tensor is not None or (content := _latent_file(sample)) is None:
             raise  # according to the index it has latents
         return {LATENT_FIELD: decoded(LATENT_FIELD, content) if config.decode is Decode.BASIC else content}
-    if config.crops:
+    if crop.cuts:
         raise ConfigError(
             f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "
-            "a second has, so no crop can cut both alike: leave the crop out, and cut in a transform"
+            "a second has, so no crop or window can cut both alike: leave it out, and cut in a transform"
         )
-    return _cropped_latents(latents, (0, len(latents[0])), hidden_field(), config)
+    return _cropped_latents(latents, (0, len(latents[0])), hidden_field(), crop, config)
 
 
 def _cropped_latents(
-    found: tuple[NDArray[Any], str, int], window: FrameWindow, field: OutputField, config: SampleSettings
+    found: tuple[NDArray[Any], str, int],
+    window: FrameWindow,
+    field: OutputField,
+    crop: SampleCrop,
+    config: SampleSettings,
 ) -> Sample:
     """The fields of latents in a sample, cropped to `window`; see `_latents`."""
     hidden, dtype, length = found
@@ -395,7 +442,7 @@ def _cropped_latents(
         return {field.values: _shown(hidden[0] if len(hidden) else _no_vector(hidden), dtype, config.output)}
     fields = {field.values: _shown(hidden[first : first + count], dtype, config.output)}
     fields[field.length] = max(0, min(length - first, count))
-    if config.crops:
+    if crop.cuts:
         fields[field.offset] = first
     return fields
 

@@ -21,6 +21,7 @@ from headrace.streaming.batches.user_fields import StackedField, ValueKind, padd
 from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
+from headrace.streaming.samples.fields import START_SECONDS
 from headrace.streaming.samples.plausibility import is_plausible
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import ArrayType, Decode
@@ -75,14 +76,15 @@ class InPlaceBatch:
         self._primary = [None if row is None else row.primary for row in rows]
         crops = [None if row is None else processing.crop.of(row, epoch) for row in rows]
         self._windows = [_NO_FRAMES if crop is None else _window(crop) for crop in crops]
-        self._crops = processing.config.crops
+        self._crops = processing.crop.cuts
         self._decodes = processing.config.decode is Decode.BASIC
         self._allocator = allocator
         self._errors = RowErrors(rows, processing.config.on_bad_sample)
         self._latents: list[_LatentField] = []
         real = [sample for sample in self._primary if sample is not None]
         if real[0].audio():
-            self.batch.audio = _empty_audio(self._primary, self._windows, allocator)
+            self._least = max((row.window.length for row in rows if row is not None and row.window), default=0)
+            self.batch.audio = _empty_audio(self._primary, self._windows, allocator, self._least)
             self.batch.audio.offsets = self._offsets(self._windows)
         else:
             self._add_latents(processing.outputs[0], self._primary, self._windows, allocator)
@@ -94,6 +96,9 @@ class InPlaceBatch:
         for tensor in _tensors(rows):
             values = np.zeros(len(rows), tensor.dtype)
             self.batch.stacked[tensor.spec.name] = StackedField(values, origin, tensor.dtype)
+        if self._crops:
+            starts = np.array([0.0 if crop is None else crop.start_seconds for crop in crops])
+            self.batch.stacked[START_SECONDS] = StackedField(starts, ValueKind.SCALAR, "float64")
         self._columns = [None if row is None else row.columns for row in rows]
         for name in dict.fromkeys(name for sample in real for name, _, _ in sample.extra()):
             self.batch.extra[name] = [None if row is not None else _NO_BYTES for row in rows]
@@ -133,7 +138,7 @@ class InPlaceBatch:
         if batch.audio is not None:
             for found in sample.audio():
                 out = batch.audio.fields[found.name][place]
-                fill_audio(sample, found, found.cut(start, blob), out, self._windows[place])
+                fill_audio(sample, found, (start, blob), out, self._windows[place])
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):
@@ -163,7 +168,7 @@ class InPlaceBatch:
         if not kept:
             return
         if (audio := self.batch.audio) is not None:
-            length = max(self._windows[place][1] for place in kept)
+            length = max(self._least, *(self._windows[place][1] for place in kept))
             for name, samples in audio.fields.items():
                 audio.fields[name] = self._shortened(samples, (*samples.shape[:2], length))
         for field in self._latents:
@@ -244,14 +249,16 @@ def _joined_window(crop: SampleCrop, number: int) -> FrameWindow:
     return _NO_FRAMES if sample is None or sample.tensor is None else crop.joined(number, sample.tensor.num_frames)
 
 
-def _empty_audio(stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator) -> Audio:
+def _empty_audio(
+    stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator, least: int
+) -> Audio:
     counts: dict[str, dict[int, int]] = {}
     for row, sample in enumerate(stored):
         for field in sample.audio() if sample is not None else ():
             counts.setdefault(field.name, {})[row] = field.num_channels
     channels = {name: check_channels(of_rows, _name_of(stored), name) for name, of_rows in counts.items()}
     lengths = np.array([count for _, count in windows], np.int64)
-    longest = int(lengths.max())
+    longest = max(int(lengths.max()), least)
     fields = {name: allocator.empty((len(stored), count, longest), np.float32) for name, count in channels.items()}
     rates = np.array([0 if sample is None else sample.sample_rate_hz for sample in stored], np.int64)
     return Audio(fields, lengths, rates)

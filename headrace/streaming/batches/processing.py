@@ -33,17 +33,19 @@ class SampleProcessing:
         seed: the shuffle's seed, which also seeds crops and transforms.
         outputs: the fields of the stream's own latents, then of each output that is joined.
         has_metadata: whether samples have the field `metadata`.
+        has_windows: whether some stream's samples are cut into windows.
     """
 
     config: SampleSettings
     seed: int
     outputs: tuple[OutputField, ...] = (hidden_field(),)
     has_metadata: bool = True
+    has_windows: bool = False
 
     @cached_property
     def crop(self) -> Crop:
         """Which frames of each sample are kept."""
-        return Crop(self.config, self.seed)
+        return Crop(self.config, self.seed, self.has_windows)
 
     @cached_property
     def pads_fields(self) -> bool:

@@ -55,9 +55,17 @@ class SampleBatch:
         """See `OpenBatch`; padding has the shapes of the batch's first sample."""
         pattern = next((sample for sample in self._samples if sample is not None), None) or self._pattern()
         samples = [padding_like(pattern) if sample is None else sample for sample in self._samples]
-        batch = stack(samples, self._allocator, self._name_of, self._processing.config.pad)
+        batch = stack(samples, self._allocator, self._name_of, self._processing.config.pad, self._least_frames())
         batch.errors = self._errors.messages
         return batch
+
+    def _least_frames(self) -> int:
+        """Frames of a whole window, so that the batch has room for one; 0 without windows, or after a transform."""
+        config = self._processing.config
+        if config.transform is not None:
+            return 0
+        windowed = [row for row in self._rows if row is not None and row.window is not None and row.primary.audio()]
+        return max((_window_frames(row, config.sample_rate_hz) for row in windowed), default=0)
 
     def _fill_row(self, place: int) -> None:
         if (row := self._rows[place]) is not None:
@@ -68,6 +76,13 @@ class SampleBatch:
     def _name_of(self, place: int) -> str:
         row = self._rows[place]
         return "padding" if row is None else row.primary.called
+
+
+def _window_frames(row: BatchRow, wanted_hz: int | None) -> int:
+    """Frames of a whole window of a row after resampling by soxr."""
+    assert row.window is not None
+    length, rate_hz = row.window.length, row.primary.sample_rate_hz
+    return length if wanted_hz is None else (2 * length * wanted_hz + rate_hz) // (2 * rate_hz)
 
 
 def whole_sample(row: BatchRow, processing: SampleProcessing, epoch: int) -> Sample:

@@ -1,3 +1,3 @@
 """Keeps shards in a folder that the processes of a host share, and reads byte ranges of open shards."""
 
-__all__ = ["cache", "cache_readers", "coalesce", "download", "open_files", "opened"]
+__all__ = ["cache", "cache_readers", "coalesce", "download", "kept_arrays", "open_files", "opened"]

@@ -159,9 +159,15 @@ class BlobShard:
 
     is_compared: ClassVar[bool] = True
 
-    def __init__(self, name: str) -> None:
-        """Make a shard without pieces; `name` is its name in messages."""
+    def __init__(self, name: str, fetch: Callable[[int, int], bytes] | None = None) -> None:
+        """Make a shard without pieces.
+
+        Args:
+            name: its name in messages.
+            fetch: gives bytes of it that are in no piece, which are not compared with a checksum.
+        """
         self._name = name
+        self._fetch = fetch
         self._pieces: list[tuple[int, int, memoryview]] = []
         self._damaged: dict[StoredField, str] = {}
 
@@ -197,4 +203,6 @@ class BlobShard:
         for first, last, blob in self._pieces:
             if first <= start and stop <= last:
                 return blob[start - first : stop - first]
+        if self._fetch is not None:
+            return memoryview(self._fetch(start, stop))
         raise IntegrityError(f"{self._name}: bytes {start}..{stop} were not fetched")

@@ -53,8 +53,10 @@ def open_for_state(
         if before is None or not (before.snapshot or before.revision) or _is_open(before, now):
             found.append(now)
             continue
-        if (before.view is None) != (now.identity.view is None) or (
-            before.view is not None and before.view.definition != _definition(now)
+        if (
+            (before.view is None) != (now.identity.view is None)
+            or (before.view is not None and before.view.definition != _definition(now))
+            or before.windows != now.identity.windows
         ):
             found.append(now)  # the order raises the error
             continue

@@ -5,12 +5,7 @@ the cache folder, in `lengths/`, so that all ranks of a host, all epochs and all
 from the data and from crop and resampling alone, so all hosts of a job find the same.
 """
 
-import contextlib
-import hashlib
-import json
 import logging
-import mmap
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import FormatError
-from headrace.format import tables
 from headrace.format.manifests.length_census import LengthCensus, count_lengths
-from headrace.streaming.concurrency.host_lock import locked
+from headrace.streaming.cache.kept_arrays import Table, kept, kept_path
 from headrace.streaming.opened.reading import StreamReaders
 from headrace.streaming.opened.stored_lengths import stored_census
 from headrace.streaming.order.epoch_order import Rows
@@ -91,25 +85,27 @@ def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
 def _path(reading: StreamReaders, stream: int, samples: SampleSettings) -> Path:
     """Path of the kept census of a stream."""
     data = reading.readers[stream].primary.shards.identity
-    origin = json.dumps([_VERSION, data.fingerprint, data.split, *_crop(samples)])
-    return reading.cache_folders[stream] / _FOLDER / f"{hashlib.sha256(origin.encode()).hexdigest()[:32]}.lengths"
+    return kept_path(reading.cache_folders[stream], _FOLDER, _VERSION, data.fingerprint, data.split, *_crop(samples))
 
 
 def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> LengthCensus:
     """The census of a stream, from its file or made and kept."""
     shards = reading.readers[stream].primary.shards
-    sizes, path = shards.shards.num_samples, _path(reading, stream, lengths.samples)
-    if (found := _read(path, sizes)) is not None:
-        return found
-    with locked(path):  # other ranks of the host wait for the one that counts
-        if (found := _read(path, sizes)) is not None:
-            return found
+    sizes = shards.shards.num_samples
+
+    def parsed(table: Table) -> LengthCensus | None:
+        arrays, metadata = table
+        census = LengthCensus(int(metadata["first_cell"]), arrays["counts"], arrays["longest"])
+        return census if census.is_of(sizes) else None
+
+    def made() -> Table:
         census = stored_census(shards, lengths.samples)
         if census is None:
             _log.info("%s: counting the lengths of %d samples once", shards.identity.uri, shards.num_samples)
             census = count_lengths(_parts(sizes, stream, lengths))
-        _keep(path, census)
-        return census
+        return {"counts": census.counts, "longest": census.longest}, {"first_cell": str(census.first_cell)}
+
+    return kept(_path(reading, stream, lengths.samples), parsed, made)
 
 
 def _parts(
@@ -124,31 +120,3 @@ def _parts(
         samples = np.arange(starts[first], starts[stop])
         yield sizes[first:stop], lengths(Rows(np.full(len(samples), stream, np.int32), samples))
         first = stop
-
-
-def _read(path: Path, sizes: NDArray[np.integer]) -> LengthCensus | None:
-    """The kept census, or None unless it counts all samples of these shards. Processes share its memory."""
-    try:
-        with path.open("rb") as file:
-            blob = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        arrays, metadata = tables.unpack(blob, str(path))
-        census = LengthCensus(int(metadata["first_cell"]), arrays["counts"], arrays["longest"])
-    except (OSError, FormatError, KeyError, ValueError):  # absent, incomplete or damaged: it is made again
-        return None
-    return census if census.is_of(sizes) else None
-
-
-def _keep(path: Path, census: LengthCensus) -> None:
-    """Write a census for other processes; a failure is not an error, since this process has it."""
-    blob = tables.pack({"counts": census.counts, "longest": census.longest}, {"first_cell": str(census.first_cell)})
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with contextlib.suppress(OSError):
-        for left in path.parent.glob(f".{path.name}.*"):  # of processes that were killed: this one holds the lock
-            left.unlink(missing_ok=True)
-    try:
-        temporary.write_bytes(blob)
-        temporary.rename(path)
-    except OSError as error:
-        _log.warning("%s: %s: the lengths of this data set will be counted again in each run", path, error.strerror)
-        with contextlib.suppress(OSError):
-            temporary.unlink()

@@ -29,12 +29,13 @@ from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
-from headrace.streaming.settings import FetchSettings
+from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
+from headrace.streaming.shards.window_shards import WindowShards
 from headrace.streaming.stats import Traffic
 from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
@@ -51,11 +52,13 @@ class StreamDefaults:
         local: folder of the cache; None takes one below the temporary folder.
         selection: what is read of each stream.
         fetch: how shards are fetched.
+        samples: how samples are cropped.
     """
 
     local: str | None
     selection: Selection
     fetch: FetchSettings
+    samples: SampleSettings = SampleSettings()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         convert(self, optional(path), "local")
@@ -115,6 +118,11 @@ class OpenStreams:
         return any(opened.has_metadata for opened in self._opened)
 
     @property
+    def has_windows(self) -> bool:
+        """Whether the samples of some stream are cut into windows."""
+        return any(opened.identity.windows is not None for opened in self._opened)
+
+    @property
     def num_samples(self) -> int:
         """Samples of all streams, each counted once."""
         return sum(opened.primary.num_samples for opened in self._opened)
@@ -135,6 +143,7 @@ class OpenStreams:
         """Raise `ConfigError` if samples are cut in a folder that has no time axis, with latents that have one."""
         for opened in self._opened:
             own = opened.primary.shards
+            own = own.whole if isinstance(own, WindowShards) else own
             whole = own.whole if isinstance(own, ViewShards) else own
             cuts_latents = opened.is_latents and opened.joined
             if isinstance(whole, SnapshotShards) and cuts_latents and not whole.has_time_axis:
@@ -256,7 +265,8 @@ class OpenStreams:
 
     def _sources(self) -> list[StreamShards]:
         pairs = zip(self._streams, self._opened, strict=True)
-        return [StreamShards(opened, self._cache_folder(stream), self._fetch_of(stream)) for stream, opened in pairs]
+        samples = self._defaults.samples
+        return [StreamShards(o, self._cache_folder(stream), self._fetch_of(stream), samples) for stream, o in pairs]
 
     def _fetch_of(self, stream: Stream) -> FetchSettings:
         fetch = self._defaults.fetch
@@ -322,6 +332,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         latents_snapshots=pins.of_latents,
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
+        windows=data.windows,
         columns_snapshots=tuple(pins.of_columns.items()),
         revision=pins.revision,
     )

@@ -41,11 +41,13 @@ class StreamShards:
         opened: the shards.
         cache_folder: folder in which shards of stores are kept.
         config: how shards are fetched.
+        samples: how samples are cropped.
     """
 
     opened: OpenedRemote
     cache_folder: Path
     config: FetchSettings
+    samples: SampleSettings = SampleSettings()  # noqa: RUF009 - frozen
 
 
 class StreamReaders:
@@ -126,7 +128,7 @@ class StreamReaders:
         columns = ColumnReader(opened.columns, primary) if opened.columns else None
         own = frozenset(field.values for field in opened.outputs[0])
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
-        return StreamReader(primary, joined, columns, chosen, opened.own_outputs)
+        return StreamReader(primary, joined, columns, chosen=chosen, outputs=opened.own_outputs, config=source.samples)
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

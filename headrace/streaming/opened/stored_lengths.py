@@ -37,7 +37,7 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         StoreUnavailableError: the store does not answer.
     """
     data = shards.identity
-    if data.snapshot is None or data.view is not None or len(shards) == 0:
+    if data.snapshot is None or data.view is not None or data.windows is not None or len(shards) == 0:
         return None
     try:
         snapshot = read_snapshot(shards.storage, data.snapshot).snapshot

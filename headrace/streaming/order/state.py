@@ -15,6 +15,7 @@ from headrace.streaming.order.epoch_order import EpochOrder
 from headrace.streaming.order.mixing import Mixture
 from headrace.streaming.order.phases import EpochPhase, current_phase, first_phase, next_phase
 from headrace.streaming.order.spec import FrameBudget, LengthBuckets, OrderSpec
+from headrace.streaming.windows import Windows
 
 STATE_VERSION = 2
 
@@ -71,6 +72,7 @@ class StreamState:
         columns_snapshots: numbers of the snapshots of the joined columns, by name of the set. The order does not
             depend on them: a run may go on with further sets, or without some.
         revision: the commit of the repository of the Hub that is read; None for other places.
+        windows: the windows that samples are cut into; None for whole samples. The fingerprint depends on them as well.
     """
 
     name: str
@@ -83,6 +85,7 @@ class StreamState:
     view: ViewState | None = None
     columns_snapshots: tuple[tuple[str, int], ...] = ()
     revision: str | None = None
+    windows: Windows | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON object without what is empty or `key_at`'s default; `from_json` is its inverse."""
@@ -102,6 +105,10 @@ class StreamState:
             del fields["key_at"]
         if self.revision is None:
             del fields["revision"]
+        if self.windows is None:
+            del fields["windows"]
+        else:
+            fields["windows"] = self.windows.to_json()
         return fields
 
     @classmethod
@@ -113,9 +120,10 @@ class StreamState:
         return found if view is None else replace(found, view=ViewState.from_json(view))
 
     @property
-    def data(self) -> tuple[str | None, str, str | None]:
-        """Split, fingerprint and definition of the view: they identify the samples and why these are read."""
-        return self.split, self.fingerprint, None if self.view is None else self.view.definition
+    def data(self) -> tuple[str | None, str, str | None, str]:
+        """Split, fingerprint, definition of the view, and windows: they identify the items and why these are read."""
+        view = None if self.view is None else self.view.definition
+        return self.split, self.fingerprint, view, "" if self.windows is None else self.windows.arguments
 
     def __str__(self) -> str:
         """Split, snapshots and fingerprint, for messages."""
@@ -126,7 +134,8 @@ class StreamState:
         latents += f" with columns {pins}" if pins else ""
         keys = "" if self.key_at is KeyAt.FIRST_DOT else f" with key_at={self.key_at.value!r}"
         view = "" if self.view is None else f" with {self.view}"
-        return f"{split}{snapshot}{view}{latents}{keys} ({self.fingerprint})"
+        windows = "" if self.windows is None else f" with {self.windows.arguments}"
+        return f"{split}{snapshot}{view}{windows}{latents}{keys} ({self.fingerprint})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,6 +367,8 @@ def _way_back(before: StreamState, now: StreamState) -> str:  # noqa: PLR0911 - 
         return f"pass key_at={before.key_at.value!r}"
     if (fault := _changed_view(before.view, now.view)) is not None:
         return fault
+    if before.windows != now.windows:
+        return "leave out window_seconds" if before.windows is None else f"pass {before.windows.arguments}"
     if len(before.latents_snapshots) != len(now.latents_snapshots):
         return f"join {len(before.latents_snapshots)} folders of latents, as in the saved run"
     if None not in {before.snapshot, now.snapshot} and before.snapshot != now.snapshot:

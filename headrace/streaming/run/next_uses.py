@@ -29,7 +29,8 @@ from headrace.streaming.recent import Recent
 from headrace.streaming.run.epochs import EpochRun
 from headrace.streaming.samples.stream_reader import StreamReader
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.shard_names import NumberedShards, ShardNames
+from headrace.streaming.shards.shard_names import ShardNames
+from headrace.streaming.shards.window_shards import NumberedShards, numbered
 from headrace.streaming.world import World
 
 _EPOCHS_KEPT = 3
@@ -288,8 +289,8 @@ def _data(cache: ShardCache, streams: Sequence[StreamReader]) -> Iterable[ReadDa
 
 def _tables(cache: ShardCache, streams: Sequence[StreamReader]) -> Iterable[tuple[int, NumberedShards, NumberedShards]]:
     for number, reader in enumerate(streams):
-        own = reader.primary.shards.shards
+        own = numbered(reader.primary.shards.shards)
         for access in _accesses(cache, reader):
-            shards = access.shards.shards
-            if isinstance(own, NumberedShards) and isinstance(shards, NumberedShards):
+            shards = numbered(access.shards.shards)
+            if own is not None and shards is not None:
                 yield number, own, shards

@@ -6,6 +6,7 @@ latents are cropped to the same time. Latents without a time axis, such as one v
 not move the audio's crop.
 """
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -14,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.format.indexes.index import ShardIndex
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import SampleSettings
+from headrace.streaming.windows import Windows
 
 _HALF = Fraction(1, 2)
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
@@ -33,10 +36,17 @@ class Crop:
     Attributes:
         config: length of the crop.
         seed: seed of the random positions.
+        has_windows: whether some stream's samples are cut into windows.
     """
 
     config: SampleSettings
     seed: int
+    has_windows: bool = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether parts of samples are cut out, so that a batch says where they begin."""
+        return self.config.crops or self.has_windows
 
     def windows(
         self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints
@@ -67,9 +77,20 @@ class SampleCrop:
         self._crop = crop
         self.row = row
         self._epoch = epoch
-        self._is_whole = not crop.config.crops
-        self._window: FrameWindow
-        self._rate_hz: float
+        self.is_placed = False
+        self._is_whole = True
+        self._window: FrameWindow = (0, 0)
+        self._rate_hz = 0.0
+
+    @property
+    def cuts(self) -> bool:
+        """See `Crop.cuts`."""
+        return self._crop.cuts
+
+    @property
+    def start_seconds(self) -> float:
+        """Time of the first kept frame in the sample; NaN if the rate is unknown. Call `primary` before."""
+        return self._window[0] / self._rate_hz if self._rate_hz else math.nan
 
     def primary(self, num_frames: int, rate_hz: float) -> FrameWindow:
         """The kept frames of the sample's audio, or of its latents if it has no audio.
@@ -81,14 +102,19 @@ class SampleCrop:
         Raises:
             ConfigError: the rate is needed and unknown.
         """
-        if not self._crop.config.crops:
-            return 0, num_frames
+        self.is_placed, self._rate_hz, self._window = True, rate_hz, (0, num_frames)
+        if (window := self.row.window) is not None:
+            self._window = window.first, min(window.num_frames, num_frames - window.first)
+            self._is_whole = self._window == (0, num_frames)
+            return self._window
+        if not self._crop.config.crops or not self.row.primary.has_time_axis:
+            return self._window
         timed = [sample for sample in self.row.joined if sample is not None and sample.has_time_axis]
         if not rate_hz and (self._crop.config.crop_seconds is not None or timed):
             raise _no_rate(self.row.primary)
         facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
         first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts))
-        self._rate_hz, self._is_whole = rate_hz, count == num_frames
+        self._is_whole = count == num_frames
         if timed and not self._is_whole:
             slowest = min(timed, key=lambda sample: sample.latent_rate_hz)
             first = on_grid((first, count), self._pace(slowest), slowest.num_frames)
@@ -123,6 +149,14 @@ def frames_kept(config: SampleSettings, num_frames: Ints, rates_hz: NDArray[np.f
     if config.crop_seconds is not None:
         return np.minimum(np.maximum(1, np.rint(config.crop_seconds * rates_hz)).astype(np.int64), num_frames)
     return num_frames if config.crop_frames is None else np.minimum(config.crop_frames, num_frames)
+
+
+def kept_share(index: ShardIndex, cut: SampleSettings | Windows) -> float:
+    """Mean share of a shard's frames that a crop, or one window, keeps of a sample."""
+    frames = np.maximum(index.lengths, 1)
+    rates = np.where(index.sample_rate_hz > 0, index.sample_rate_hz, index.latent_rate_hz)
+    kept = cut.frames(rates)[0] if isinstance(cut, Windows) else frames_kept(cut, frames, rates)
+    return float(np.minimum(kept, frames).sum() / frames.sum())
 
 
 def on_grid(window: FrameWindow, pace: Fraction, num_latents: int) -> int:

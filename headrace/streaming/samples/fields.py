@@ -14,6 +14,8 @@ from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_
 
 AUDIO_NAMES = "__audio__"
 """Field of a sample with the names of its audio fields, where these are not the one field `audio`."""
+START_SECONDS = "start_seconds"
+"""Field of a sample with the time at which its crop or window begins, in seconds."""
 OF_SAMPLES = frozenset(
     {"__key__", AUDIO_NAMES, OUTPUT_FIELDS, "audio", "sample_rate", "frame_offset", "metadata", "is_padding"}
 )
@@ -22,7 +24,7 @@ OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """Beginnings of the names of latents' fields; the suffix is the latents' name."""
 _NUMBERS = frozenset({"sample_rate", "frame_offset"})
 _OF_BATCHES_ALONE = {"keys", "num_frames"}
-_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE
+_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE | {START_SECONDS}
 _REAL_KINDS = "biuf"
 _GREATEST = (1 << 63) - 1
 

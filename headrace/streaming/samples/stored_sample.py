@@ -21,6 +21,9 @@ from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.column_reader import ColumnRow
 
+LONG_BYTES = 1 << 20
+"""Audio of more bytes is read in parts where samples are cut."""
+
 
 class StoredAudio(NamedTuple):
     """One audio field of a sample in its shard.
@@ -40,6 +43,11 @@ class StoredAudio(NamedTuple):
     is_flac: bool
     num_frames: int
     num_channels: int
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is read in parts where samples are cut."""
+        return self.span[1] - self.span[0] > LONG_BYTES
 
     def cut(self, start: int, blob: memoryview) -> memoryview:
         """The bytes of the field, from `blob`, which begins at byte `start` of the shard."""
@@ -182,6 +190,27 @@ class StoredSample:
         """All fields of the sample in its shard."""
         return fields_of(self.key, self.columns.names, self.spans, self.crc32)
 
+    def fields_at_once(self) -> list[StoredField]:
+        """The fields that are fetched before the sample is decoded: all but those that are read in parts."""
+        long = {field.span for field in self.audio() if self.in_parts(field)}
+        return [field for field in self.fields() if (field.start, field.stop) not in long]
+
+    def in_parts(self, field: StoredAudio) -> bool:
+        """Whether an audio field is read in parts."""
+        return self.access.reads_cuts and field.is_long
+
+    def payload(self, field: StoredAudio, start: int, blob: memoryview) -> memoryview:
+        """The bytes of an audio field: from `blob`, which begins at byte `start` of the shard, unless it is in parts.
+
+        Raises:
+            IntegrityError: the shard ends before, or what a store sent is damaged.
+        """
+        if not self.in_parts(field):
+            return field.cut(start, blob)
+        if self.opened().is_compared:  # pieces of a store: a whole field is compared with its checksum
+            self.file = self.access.open(self.shard, lambda: [self.fields()], patient=False)
+        return self.opened().read(*field.span)
+
     def renew(self) -> bool:
         """Fetch the sample from its store if the cached shard is damaged. Returns whether it was fetched.
 
@@ -260,6 +289,20 @@ class StoredSample:
                     yield name, column, span
 
 
+class RowWindow(NamedTuple):
+    """A window of a sample, in stored frames.
+
+    Attributes:
+        first: its first frame.
+        num_frames: its frames.
+        length: frames of a whole window; the last one of a sample may have fewer.
+    """
+
+    first: int
+    num_frames: int
+    length: int
+
+
 @dataclass(slots=True)
 class BatchRow:
     """One sample with its joined latents.
@@ -269,12 +312,14 @@ class BatchRow:
         joined: the sample in each joined latents folder; None in a folder that lacks its key.
         position: row of the epoch.
         columns: the columns that are joined to the sample; None without columns.
+        window: the window of the sample that the row is; None for the whole sample.
     """
 
     primary: StoredSample
     joined: tuple[StoredSample | None, ...]
     position: int
     columns: ColumnRow | None = None
+    window: RowWindow | None = None
 
     @property
     def stored(self) -> tuple[StoredSample | None, ...]:

@@ -17,12 +17,22 @@ from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.output_fields import OutputField, hidden_field
 from headrace.streaming.samples.chosen_fields import ChosenFields
+from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
-from headrace.streaming.samples.stored_sample import BatchRow, FieldColumns, StoredSample, field_columns
+from headrace.streaming.samples.stored_sample import (
+    LONG_BYTES,
+    BatchRow,
+    FieldColumns,
+    RowWindow,
+    StoredSample,
+    field_columns,
+)
+from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
-from headrace.streaming.shards.view_shards import ViewRows, ViewShards, partners, reads_ranges
+from headrace.streaming.shards.view_shards import ViewRows, ViewShards, parts_cost_less, reads_ranges
+from headrace.streaming.shards.window_shards import ItemWindows, WindowRows, WindowShards, partners, stored_samples
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
@@ -31,13 +41,15 @@ T = TypeVar("T")
 class StreamReader:
     """Reads the rows of one stream; safe for threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is joined, and what is read of it
         self,
         primary: ShardAccess,
         joined: Sequence[tuple[ShardAccess, Sequence[OutputField]]] = (),
         columns: ColumnReader | None = None,
+        *,
         chosen: ChosenFields | None = None,
         outputs: Sequence[OutputField] = (hidden_field(),),
+        config: SampleSettings = SampleSettings(),  # noqa: B008 - frozen
     ) -> None:
         """Open no shard yet.
 
@@ -47,6 +59,7 @@ class StreamReader:
             columns: the columns that are joined to its samples; None without columns.
             chosen: the fields of its samples that are read; None for all.
             outputs: the outputs of its own latents that are read; the first is that of its samples.
+            config: how samples are cropped.
         """
         self.primary = primary
         self.joined = tuple(access for access, _ in joined)
@@ -54,13 +67,16 @@ class StreamReader:
         """The outputs that are read of its own latents, and of each joined folder."""
         self.locator = Locator.of(primary.shards.shards.num_samples)
         shards = primary.shards.shards
-        self._view = ViewRows(shards, primary.cache.folder) if isinstance(shards, ViewShards) else None
+        self._items = _item_rows(primary)
         self.columns = columns
         self._chosen = chosen
+        self._config = config
+        primary.reads_cuts = config.crops or isinstance(shards, WindowShards)
         self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in self.joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in self.joined]
-        self._may_copy = not joined and columns is None and chosen is None and len(outputs) == 1
+        is_plain = not joined and columns is None and chosen is None and len(outputs) == 1
+        self._may_copy = is_plain and not isinstance(shards, WindowShards)
 
     def shards_of(self, samples: NDArray[np.int64]) -> Iterator[tuple[ShardAccess, int]]:
         """Every shard that is fetched whole for these samples, in the order of first use: what to prefetch.
@@ -81,9 +97,16 @@ class StreamReader:
         return list(dict.fromkeys(shards.tolist()))
 
     def find(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Shard and stored row of each sample number, both int64 of the same shape; of a view, the counts are read."""
+        """Shard and stored row of each sample number, both int64 of the same shape.
+
+        Of a view, the counts are read; of windows, the indexes.
+        """
         shards, rows = self.locator.find(samples)
-        return shards, rows if self._view is None else self._view.rows(shards, rows)
+        return shards, rows if self._items is None else self._items.rows(shards, rows)
+
+    def windows(self, samples: NDArray[np.int64]) -> ItemWindows | None:
+        """The window that each number of a sample means; None if samples are not cut into windows."""
+        return self._items.of(*self.locator.find(samples)) if isinstance(self._items, WindowRows) else None
 
     def reads_ranges(self, shard: int, access: ShardAccess, number: int) -> bool:
         """Whether samples are fetched one by one: because a view takes few of a shard, or of each only a small part.
@@ -99,16 +122,27 @@ class StreamReader:
                 is_small = self._small_parts[index.fields] = self._chosen.is_small_part(index, access.name(number))
             if is_small:
                 return True
-        if self._view is None:
+        if access is self.primary and access.reads_cuts and self._parts_cost_less(shard, access.index(number)):
+            return True
+        shards = self.primary.shards.shards
+        own, shard = (shards.whole, int(shards.chosen[shard])) if isinstance(shards, WindowShards) else (shards, shard)
+        if not isinstance(own, ViewShards):
             return False
-        drawn = int(self.primary.shards.shards.num_samples[shard])
+        drawn = int(own.num_samples[shard])
         # A joined shard has the same samples.
-        return reads_ranges(drawn, self.stored_samples(shard), int(access.shards.shards.num_bytes[number]))
+        return reads_ranges(drawn, own.stored_samples(shard), int(access.shards.shards.num_bytes[number]))
+
+    def _parts_cost_less(self, shard: int, index: ShardIndex) -> bool:
+        """Whether fetching only what is cut out of long recordings costs less than the whole shard."""
+        if index.num_bytes <= LONG_BYTES * len(index):
+            return False
+        own = self.primary.shards.shards
+        share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
+        return parts_cost_less(int(own.num_samples[shard]), index.num_bytes * share / len(index), index.num_bytes)
 
     def stored_samples(self, shard: int) -> int:
         """Samples that a shard of the stream's own holds, whether a view takes them or not."""
-        own = self.primary.shards.shards
-        return own.stored_samples(shard) if isinstance(own, ViewShards) else int(own.num_samples[shard])
+        return stored_samples(self.primary.shards.shards, shard)
 
     def with_joined(self, shard: int) -> Iterator[tuple[ShardAccess, int]]:
         """A shard of the stream's own, and the shards with the latents of its samples."""
@@ -122,11 +156,13 @@ class StreamReader:
 
         The indexes have them; those of shards with one sample, the table of the snapshot has as well.
         """
+        if (windows := self.windows(samples)) is not None:
+            return windows.num_frames
         shards, rows = self.locator.find(samples)
         lengths = self.primary.shards.shards.lone_lengths(shards)
         unknown = np.flatnonzero(lengths < 0)
-        if self._view is not None and len(unknown):
-            rows[unknown] = self._view.rows(shards[unknown], rows[unknown])
+        if self._items is not None and len(unknown):
+            rows[unknown] = self._items.rows(shards[unknown], rows[unknown])
         for index, places in self._indexes(shards, unknown):
             lengths[places] = index.lengths[rows[places]]
         return lengths
@@ -151,6 +187,7 @@ class StreamReader:
             patient: wait for a shard that is being downloaded, instead of fetching only these samples by ranged reads.
         """
         shards, numbers = (found.tolist() for found in self.find(samples))
+        windows = self._windows_of(samples)
         places_of: dict[int, list[int]] = {}
         for place, shard in enumerate(shards):
             places_of.setdefault(shard, []).append(place)
@@ -166,10 +203,15 @@ class StreamReader:
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
             )
             for place, sample, others, values in zip(places, own, joined, columns, strict=False):
-                made[place] = BatchRow(sample, others, positions[place], values)
+                made[place] = BatchRow(sample, others, positions[place], values, windows[place])
 
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
+
+    def _windows_of(self, samples: NDArray[np.int64]) -> Sequence[RowWindow | None]:
+        if (found := self.windows(samples)) is None:
+            return [None] * len(samples)
+        return [RowWindow(*frames) for frames in zip(*(part.tolist() for part in found[1:]), strict=True)]
 
     def local_shards(self, shards: list[int]) -> dict[int, LocalShard] | None:
         """These shards, by number; None unless all hold latents only and are local files.
@@ -246,6 +288,14 @@ class StreamReader:
         return zip(*columns, strict=True) if columns else [()] * len(own)
 
 
+def _item_rows(primary: ShardAccess) -> ViewRows | WindowRows | None:
+    """The rows of the samples of a view, or of windows; None if each row is a sample."""
+    shards, folder = primary.shards.shards, primary.cache.folder
+    if isinstance(shards, WindowShards):
+        return WindowRows(shards, primary.index, folder)
+    return ViewRows(shards, folder) if isinstance(shards, ViewShards) else None
+
+
 def _stored_samples(  # noqa: PLR0913 - the last two are mostly left out
     access: ShardAccess,
     shard: int,
@@ -271,7 +321,7 @@ def _stored_samples(  # noqa: PLR0913 - the last two are mostly left out
     file = None
     fault: OSError | None = None
     try:
-        file = access.open(shard, lambda: [sample.fields() for sample in samples], patient=patient)
+        file = access.open(shard, lambda: [sample.fields_at_once() for sample in samples], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
     for sample in samples:

@@ -38,6 +38,7 @@ _FILES_KEPT = 256  # a few shuffle blocks
 _CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process keeps no more than about a shuffle block open
 _GAP_BYTES = 256 << 10  # this many unwanted bytes cost less than another request
 _GAP_OF_PARTS_BYTES = 8 << 10  # if only some fields are wanted, those between them are not fetched
+_ANY = 1 << 62
 _POLL_SECONDS = 0.005
 
 
@@ -50,6 +51,8 @@ class ShardAccess:
         self.files = OpenFiles()
         self.reads_parts = False
         """Whether only some fields of samples are wanted, so that ranged reads leave out what is between them."""
+        self.reads_cuts = False
+        """Whether only parts of samples are wanted in time, so that long audio is read in parts."""
         self._config = config
         self._traffic = traffic
         self._indexes = IndexCache()
@@ -281,7 +284,7 @@ class ShardAccess:
     def _ranged(self, shard: int, samples: Sequence[Sequence[StoredField]]) -> BlobShard:
         """Fetch only these samples; samples with a damaged field are fetched again."""
         name = f"{self.shards.storage.uri}/{self.name(shard)}"
-        opened = BlobShard(name)
+        opened = BlobShard(name, lambda start, stop: self._part(shard, start, stop))
         damaged: list[StoredField] = []
         attempts = 0
         for source in sources(self.shards.storage):
@@ -304,7 +307,14 @@ class ShardAccess:
         """Byte ranges to fetch: of each sample, or of each field if only some fields are wanted."""
         if self.reads_parts:
             return [(field.start, field.stop) for fields in samples for field in fields]
-        return [(fields[0].start, fields[-1].stop) for fields in (sorted(s, key=_start) for s in samples)]
+        of_samples = ([(field.start, field.stop) for field in fields] for fields in samples)
+        runs = (coalesce(found, max_gap_bytes=_GAP_BYTES, max_bytes=_ANY) for found in of_samples)
+        return [(run.start, run.stop) for found in runs for run in found]
+
+    def _part(self, shard: int, start: int, stop: int) -> bytes:
+        """Bytes of a shard in its store, for a decoder that reads a part of a field."""
+        self._traffic.needed(stop - start)
+        return self.shards.storage.read_ranges(self.name(shard), [(start, stop)])[0]
 
     def _forget_index(self, shard: int) -> None:
         """Discard an index that was made from the shard itself, whose bytes may have been damaged at that time."""
@@ -373,10 +383,6 @@ class ShardAccess:
 
 def _holds(opened: FileShard, fields: Sequence[StoredField]) -> bool:
     return all(is_stored(field, opened.file_descriptor) for field in fields)
-
-
-def _start(field: StoredField) -> int:
-    return field.start
 
 
 def _joined(blobs: Sequence[bytes]) -> bytes:

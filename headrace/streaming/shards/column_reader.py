@@ -17,7 +17,7 @@ from headrace.format.indexes.index import ABSENT
 from headrace.stores.refetch import read_sound
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.joined_columns import ColumnSet, TensorColumn, clash
-from headrace.streaming.shards.view_shards import partners
+from headrace.streaming.shards.window_shards import partners
 
 _KEPT_BYTES = 256 << 20  # of all sets of a stream together: more than a shuffle block of 64 shards has
 

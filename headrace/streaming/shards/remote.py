@@ -20,9 +20,13 @@ from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.no_shards import parts_beside
 from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, place_of
+from headrace.stores.requests import StoreRequests
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
+from headrace.streaming.cache.cache import ShardCache
 from headrace.streaming.output_fields import OutputField, hidden_field, output_fields, outputs_of_origin
 from headrace.streaming.selection import Pins, Selection
+from headrace.streaming.settings import FetchSettings
+from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
 from headrace.streaming.shards.joined_columns import (
     ColumnSet,
@@ -43,6 +47,8 @@ from headrace.streaming.shards.matching import (
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
 from headrace.streaming.shards.view_shards import shards_of_view
 from headrace.streaming.shards.where import WhereCondition, columns_of
+from headrace.streaming.shards.window_shards import in_windows
+from headrace.streaming.stats import Traffic
 from headrace.views.names import NoColumnError
 
 
@@ -149,7 +155,17 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
     fields = request.selection.fields
     request = replace(request, remote=pinned(request.remote, request.transfer, request.pins.revision))
-    return replace(_opened(request), fields=None if fields is None else frozenset(fields))
+    opened = replace(_opened(request), fields=None if fields is None else frozenset(fields))
+    return opened if request.selection.windows is None else _in_windows(opened, request)
+
+
+def _in_windows(opened: OpenedRemote, request: StreamRequest) -> OpenedRemote:
+    """The stream with windows as its samples; reads all indexes, unless their windows were counted before."""
+    assert request.selection.windows is not None
+    cache = ShardCache(request.cache_folder, None)
+    access = ShardAccess(opened.primary, FetchSettings(), cache, Traffic(StoreRequests()))
+    primary = in_windows(opened.primary, access.index, request.selection.windows, request.cache_folder)
+    return replace(opened, primary=primary)
 
 
 def _opened(request: StreamRequest) -> OpenedRemote:

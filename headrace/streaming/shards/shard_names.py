@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 
 from headrace.errors import FormatError
 from headrace.format.manifests.manifests import parsed_name
-from headrace.streaming.shards.shard_set import SnapshotShards
-from headrace.streaming.shards.view_shards import ViewShards
+from headrace.streaming.shards.window_shards import NumberedShards
 
 _MOST_KEPT = 100_000
 
 ShardOfStream = tuple[int, int]
 """Number of a stream, and number of a shard among the stream's own."""
-
-NumberedShards = SnapshotShards | ViewShards
 
 
 @dataclass(frozen=True, slots=True, eq=False)

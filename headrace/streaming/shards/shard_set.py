@@ -20,6 +20,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate.outputs import table_of_split
 from headrace.stores.storage import Storage
+from headrace.streaming.windows import Windows
 
 _INDEXES_KEPT = 1024  # a shuffle block is about 64 shards; an index of 50 samples takes about 10 kB
 
@@ -52,6 +53,7 @@ class DataIdentity:
         fingerprint: equal fingerprints mean the same samples in the same shards.
         key_at: where keys end in plain tars.
         view: the view; None for all samples. The fingerprint covers it.
+        windows: the windows that samples are cut into; None for whole samples. The fingerprint covers them.
     """
 
     uri: str
@@ -60,6 +62,7 @@ class DataIdentity:
     fingerprint: str
     key_at: KeyAt = KeyAt.FIRST_DOT
     view: ViewIdentity | None = None
+    windows: Windows | None = None
 
 
 class ShardList(Protocol):

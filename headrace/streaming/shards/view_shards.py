@@ -25,16 +25,16 @@ from headrace.format.beside.view_files import (
     read_totals,
 )
 from headrace.format.beside.views import NumberedView, ViewFile
-from headrace.format.indexes.index import ABSENT
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
 from headrace.stores.refetch import is_local
 from headrace.stores.storage import Storage
-from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, ViewIdentity, with_view
+from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, ViewIdentity, with_view
 
 _FOLDER = "views"
 _ROWS_KEPT = 1 << 22  # over all shards; 32 MB
 _EPOCHS = 4  # a whole shard in the cache serves later epochs, and ranges are fetched again in each
+_REQUESTS_OF_A_PART = 4  # of FLAC; more of Ogg
 _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another request, as in `access`
 
 
@@ -110,18 +110,6 @@ class ViewShards:
     def range_of(self, shard: int) -> CountsRange:
         """Place of the counts of a shard."""
         return self.counts.range_of(self.whole.rows.start + int(self.chosen[shard]))
-
-
-def partners(ours: ShardList, theirs: SnapshotShards) -> NDArray[np.int64]:
-    """For each of a stream's shards the joined shard with the same samples, int64 (n,); -1 without such a shard."""
-    assert isinstance(ours, SnapshotShards | ViewShards)  # others have no snapshots to fit
-    splits = sorted({*ours.splits, *theirs.splits})
-    wanted, found = ours.places(splits), theirs.places(splits)
-    if not len(found):
-        return np.full(len(wanted), ABSENT, np.int64)
-    order = np.argsort(found, kind="stable")
-    spot = order[np.minimum(np.searchsorted(found, wanted, sorter=order), len(found) - 1)]
-    return np.where(found[spot] == wanted, spot, ABSENT)
 
 
 class ViewRows:
@@ -209,6 +197,11 @@ class ViewRows:
 def reads_ranges(drawn: int, num_samples: int, num_bytes: int) -> bool:
     """Whether fetching each drawn sample by a ranged request, in four epochs, costs less than the whole shard once."""
     return num_samples > 0 and _EPOCHS * drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
+
+
+def parts_cost_less(drawn: int, part_bytes: float, num_bytes: int) -> bool:
+    """Whether fetching a part of each drawn sample, in four epochs, costs less than the whole shard once."""
+    return _EPOCHS * drawn * (part_bytes + _REQUESTS_OF_A_PART * _REQUEST_BYTES) < num_bytes
 
 
 def shards_of_view(

@@ -1,0 +1,166 @@
+"""Finds the frames of a FLAC stream that hold some samples, and decodes these, without reading the rest.
+
+Each frame is independent of all others, and its header has its number and a checksum (RFC 9639, section 9.1). So a
+search by byte position finds the frames, and a stream of STREAMINFO and these frames has the samples. What a header
+that is none would cause, and damage, shows as another number of decoded samples: then the caller decodes all.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.audio.dr_flac import open_memory
+from headrace.audio.flac import MAGIC, STREAMINFO_STOP, FlacInfo, flac_info, read_frames
+from headrace.audio.flac_sound import MOST_FRAME_HEADER_BYTES, frame_form
+from headrace.audio.member_file import MemberFile
+
+_SYNC = re.compile(rb"\xff[\xf8\xf9]")
+_PROBE_BYTES = 16 << 10  # about a frame of CD audio
+_LAST_BLOCK = 0x80
+_MOST_BLOCKS = 128
+_BLOCK_HEADER_BYTES = 4
+
+
+class _Place(NamedTuple):
+    """A frame: its first byte in the file, and the number of its first sample."""
+
+    byte: int
+    sample: int
+
+
+def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32], start: int) -> bool:
+    """Decode samples from `start` on into `out` (channels, samples).
+
+    Args:
+        file: a FLAC stream of known length.
+        info: its STREAMINFO.
+        out: float32 (channels, samples), any strides; it is filled with the values of the whole decode.
+        start: number of the first sample.
+
+    Returns:
+        False if the frames cannot be found, or are damaged: then `out` may hold anything.
+    """
+    stop = start + out.shape[1]
+    head = bytes(file.part(0, _PROBE_BYTES))
+    search = _Search(file, info, int.from_bytes(head[10:12], "big"))
+    begin = _audio_begin(file)
+    if begin is None or (first := search.before(start, begin)) is None:
+        return False
+    last, frames = search.behind(stop, first)
+    streaminfo = bytearray(head[:STREAMINFO_STOP])
+    streaminfo[len(MAGIC)] |= _LAST_BLOCK
+    stream = streaminfo + frames
+    samples = np.empty((info.num_channels, last.sample - first.sample), np.float32)
+    if (decoder := open_memory(stream)) is None:
+        return False
+    with decoder:
+        is_whole = read_frames(decoder, samples) == samples.shape[1]
+    out[:] = samples[:, start - first.sample : stop - first.sample]
+    return is_whole
+
+
+def part_info(file: MemberFile) -> FlacInfo | None:
+    """STREAMINFO of a FLAC stream that states its length; None for other files. Raises `AudioError` as `flac_info`."""
+    if bytes(file.part(0, len(MAGIC))) != MAGIC:
+        return None
+    info = flac_info(file.part(0, STREAMINFO_STOP))
+    return info if info.num_frames else None
+
+
+def _audio_begin(file: MemberFile) -> int | None:
+    """The byte behind the metadata; None if there are too many blocks."""
+    at = len(MAGIC)
+    for _ in range(_MOST_BLOCKS):
+        header = file.part(at, at + _BLOCK_HEADER_BYTES)
+        if len(header) < _BLOCK_HEADER_BYTES:
+            return None
+        at += _BLOCK_HEADER_BYTES + int.from_bytes(header[1:], "big")
+        if header[0] & _LAST_BLOCK:
+            return at
+    return None
+
+
+class _Search:
+    """Finds frames by their samples."""
+
+    def __init__(self, file: MemberFile, info: FlacInfo, block_samples: int) -> None:
+        self._file = file
+        self._info = info
+        self._block_samples = block_samples
+
+    def before(self, sample: int, begin: int) -> _Place | None:
+        """The last frame that begins at or before a sample, or one shortly before it; None if none is found.
+
+        Args:
+            sample: the sample.
+            begin: first byte of the first frame.
+        """
+        low, high = _Place(begin, 0), _Place(self._file.num_bytes, self._info.num_frames)
+        probe, turn = _PROBE_BYTES, 0
+        while high.byte - low.byte > 2 * probe:
+            share = (sample - low.sample) / max(1, high.sample - low.sample) if turn % 3 < 2 else 0.5
+            at = low.byte + int((high.byte - low.byte) * share) - probe // 2
+            at = min(max(at, low.byte + 1), high.byte - probe)
+            found = list(self._frames(at, at + probe, low.sample, high.sample))
+            turn += 1
+            if not found:
+                probe *= 2
+                continue
+            is_before = [place for place in found if place.sample <= sample]
+            is_behind = [place for place in found if place.sample > sample]
+            low, high = max([low, *is_before]), min([high, *is_behind])
+            if is_before and is_behind:
+                return low
+        frames = [_Place(low.byte, low.sample), *self._frames(low.byte + 1, high.byte, low.sample, high.sample)]
+        return max(place for place in frames if place.sample <= sample)
+
+    def behind(self, sample: int, first: _Place) -> tuple[_Place, memoryview]:
+        """The first frame that begins at or behind a sample, or one shortly behind it; or the end of the stream.
+
+        Returns:
+            The frame, and the bytes from `first` to it.
+        """
+        end = _Place(self._file.num_bytes, self._info.num_frames)
+        rate = (end.byte - first.byte) / max(1, end.sample - first.sample)
+        about = int((sample - first.sample) * rate)
+        found = bytearray(self._file.part(first.byte, first.byte + about + _PROBE_BYTES))
+        at = max(1, about - about // 4)
+        while True:
+            is_last = first.byte + len(found) >= end.byte
+            places = () if sample >= end.sample else self._frames_of(found, at, first.byte, (sample, end.sample))
+            for place in places:
+                return place, memoryview(found)[: place.byte - first.byte]
+            if is_last:
+                return end, memoryview(found)
+            at = max(1, len(found) - MOST_FRAME_HEADER_BYTES)
+            found += self._file.part(first.byte + len(found), first.byte + len(found) + _PROBE_BYTES)
+
+    def _frames(self, start: int, stop: int, low: int, high: int) -> Iterator[_Place]:
+        """The frames whose header is in [start, stop), with samples in [low, high)."""
+        return self._frames_of(self._file.part(start, stop), 0, start, (low, high))
+
+    def _frames_of(
+        self, blob: bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
+    ) -> Iterator[_Place]:
+        """The frames whose header is in `blob` from `at` on, which begins at byte `begin`, with samples in a range."""
+        for match in _SYNC.finditer(blob, at):
+            header = bytes(blob[match.start() : match.start() + MOST_FRAME_HEADER_BYTES])
+            form = frame_form(header)
+            if form is None or any(had and had != wanted for had, wanted in zip(form, self._info[1:], strict=True)):
+                continue
+            number = _number(header) * (1 if header[1] & 1 else self._block_samples)
+            if samples[0] <= number < samples[1]:
+                yield _Place(begin + match.start(), number)
+
+
+def _number(header: bytes) -> int:
+    """Number of a frame, or of its first sample where block sizes vary: coded like UTF-8, in up to seven bytes."""
+    lead = header[4]
+    num_more = max(0, 7 - (~lead & 0xFF).bit_length()) if lead & 0x80 else 0
+    number = lead & (0x7F >> (num_more + 1 if num_more else 0))
+    for byte in header[5 : 5 + num_more]:
+        number = number << 6 | byte & 0x3F
+    return number

@@ -1,0 +1,168 @@
+"""Finds the MP3 frames that hold some samples by the sizes in their headers, and decodes these alone.
+
+A frame takes bytes from frames before it (at most 511, the reservoir), and overlaps with the frame before it. So the
+decoder begins some frames earlier, and has the values of a whole decode then. Only files that are one stream of
+frames without a gap are read here; the count of frames in their Info header has to fit what is known of the file.
+"""
+
+import io
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.audio.member_file import MemberFile
+from headrace.audio.mpeg import FrameKind, FrameScanner, InfoHeader, kind_of
+from headrace.audio.parts import FilePart, open_parts
+from headrace.audio.tags import id3_bytes
+
+_RESERVOIR_BYTES = 511
+_OVERLAPPING = 2  # frames whose sound is in that of the next one: windows and the filter bank
+_TURN = 16  # frames after which the decoder's filter bank, of 16 slots, adds up in the same order
+_HEAD_BYTES = 6  # header and CRC, which most frames do not have
+_DECODER_DELAY = 529
+_LAME_AT = 21  # 12 bits of delay, 12 bits of padding
+_PIECE_BYTES = 1 << 20
+_MARKS = (b"Xing", b"Info", b"VBRI")
+_MOST_FRAME_BYTES = 1445
+
+
+def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.float32], start: int) -> bool:
+    """Decode samples from `start` on into `out` (channels, samples).
+
+    Args:
+        file: an MPEG audio file.
+        facts: samples of each channel that a whole decode has, and their rate in Hz.
+        out: float32 (channels, samples), any strides; it is filled with the values of the whole decode.
+        start: number of the first sample.
+
+    Returns:
+        False if the file has to be decoded whole; then `out` may hold anything.
+    """
+    begin = 0
+    while size := id3_bytes(bytes(file.part(begin, begin + 10))):
+        begin += size
+    scanner = FrameScanner(cast("BinaryIO", file), file.num_bytes)
+    kind = scanner.kind_at(begin)
+    if kind is None or kind.layer != 3 or (kind.sample_rate_hz, kind.num_channels) != (facts[1], len(out)):
+        return False
+    info = scanner.info(begin, kind)
+    if (skipped := _skipped(info, kind, facts[0])) is None:
+        return False
+    begin += 0 if info is None else kind.num_bytes
+    per_frame, first_sample = kind.samples_per_frame, start + skipped
+    walk = _Walk(file, begin, has_info=info is not None)
+    last = -(-(first_sample + out.shape[1]) // per_frame)
+    if not walk.reaches(last):
+        return False
+    frames = _Frames(kind, walk.starts)
+    first = frames.before(first_sample // per_frame)
+    stream = bytearray(file.part(walk.starts[first], walk.starts[last]))
+    if first:
+        frames.silence(stream, first)
+    samples = _decoded(stream, last - first, per_frame)
+    skip = first_sample - first * per_frame
+    if len(samples) < skip + out.shape[1]:
+        return False
+    out[:] = samples[skip : skip + out.shape[1]].T
+    return True
+
+
+def _skipped(info: InfoHeader | None, kind: FrameKind, num_frames: int) -> int | None:
+    """Samples that a decoder leaves out at the beginning; None if length and Info header do not fit."""
+    if info is None:
+        return None if num_frames % kind.samples_per_frame else 0
+    if not info.head or info.num_frames is None:
+        return None
+    trimmed = int.from_bytes(info.lame[_LAME_AT : _LAME_AT + 3], "big") if len(info.lame) >= _LAME_AT + 3 else 0
+    delay, padding = trimmed >> 12, trimmed & 0xFFF
+    skipped = delay + _DECODER_DELAY
+    all_samples = num_frames + skipped + max(0, padding - _DECODER_DELAY)
+    count, rest = divmod(all_samples, kind.samples_per_frame)
+    return skipped if not rest and abs(count - info.num_frames) <= 1 else None
+
+
+def _decoded(stream: bytearray, count: int, per_frame: int) -> npt.NDArray[np.float32]:
+    span = (0, len(stream))
+    part = FilePart((span,), num_bytes=(count + 2) * _MOST_FRAME_BYTES, num_frames=count * per_frame)
+    with open_parts(io.BytesIO(stream), [part]) as sound:
+        return cast("npt.NDArray[np.float32]", sound.read(count * per_frame, "float32"))
+
+
+class _Frames:
+    """Frames by number, and what they take from those before them."""
+
+    def __init__(self, kind: FrameKind, starts: Sequence[int]) -> None:
+        """Take facts of the first frame, and the first byte of each, and of what is behind the last."""
+        side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
+        self._side_bytes = side_bytes[0 if kind.is_mpeg_1 else 1]
+        self._begin_bits = 9 if kind.is_mpeg_1 else 8
+        self._starts = starts
+
+    def before(self, number: int) -> int:
+        """The frame from which a decoder has all that a frame takes from others, and adds up in the same order."""
+        number, left = max(0, number - _OVERLAPPING), _RESERVOIR_BYTES
+        while number and left > 0:
+            number -= 1
+            left -= max(0, self._starts[number + 1] - self._starts[number] - _HEAD_BYTES - self._side_bytes)
+        return number // _TURN * _TURN
+
+    def silence(self, stream: bytearray, first: int) -> None:
+        """Make frames silent that take bytes from before the stream; libsndfile would complain, and lose their time.
+
+        Args:
+            stream: some frames, which begin with frame `first`. What is behind their heads stays, for those that
+                follow; and the number of bytes that they take stays, as far as there are bytes.
+            first: number of the first frame.
+        """
+        available, rest = 0, 16 - self._begin_bits
+        for start, stop in pairwise(self._starts[first:]):
+            at = start - self._starts[first]
+            side = at + (4 if stream[at + 1] & 1 else 6)
+            wanted = int.from_bytes(stream[side : side + 2], "big") >> rest
+            if wanted > available:
+                stream[side : side + self._side_bytes] = bytes(self._side_bytes)
+                stream[side : side + 2] = (available << rest).to_bytes(2, "big")
+            available += stop - self._starts[first] - side - self._side_bytes
+            if available >= _RESERVOIR_BYTES:
+                return
+
+
+class _Walk:
+    """Walks over the headers of frames."""
+
+    def __init__(self, file: MemberFile, begin: int, *, has_info: bool) -> None:
+        self._file = file
+        self._has_info = has_info
+        self.starts = [begin]
+        head = int.from_bytes(file.part(begin, begin + 4), "big")
+        self._second = head >> 16 & 0xFF | 1
+        kinds = [kind_of(head & 0xFF00FF | third << 8) for third in range(256)]
+        rate = head >> 10 & 3
+        self._sizes = [kind.num_bytes if kind and third >> 2 & 3 == rate else 0 for third, kind in enumerate(kinds)]
+
+    def reaches(self, number: int) -> bool:
+        """Whether there are this many frames one after the other, before another stream begins."""
+        while len(self.starts) <= number:
+            piece = bytes(self._file.part(self.starts[-1], self.starts[-1] + _PIECE_BYTES))
+            if not self._has_info and any(mark in piece for mark in _MARKS):
+                return False
+            if not self._steps(piece, number):
+                return False
+        return self.starts[number] <= self._file.num_bytes
+
+    def _steps(self, piece: bytes, number: int) -> bool:
+        """Walk through a piece that begins at the last frame. Returns whether all is frames, and at least one."""
+        starts, sizes, second, stop = self.starts, self._sizes, self._second, len(piece) - 3
+        begin, before, at = starts[-1], len(starts), 0
+        for _ in range(number + 1 - before):
+            if at >= stop:
+                break
+            size = sizes[piece[at + 2]]
+            if piece[at] != 0xFF or piece[at + 1] | 1 != second or not size:
+                return False
+            at += size
+            starts.append(begin + at)
+        return len(starts) > before
