@@ -2,6 +2,7 @@
 
 import contextlib
 import sqlite3
+import weakref
 from collections.abc import Iterator
 from unittest import mock
 
@@ -28,6 +29,21 @@ def memory_instance() -> dg.DagsterInstance:
     _keep_connections(instance.event_log_storage, "_connect", instance.event_log_storage._db_lock)
     return instance
 
+
+_INDEXES = weakref.WeakKeyDictionary()
+_new_index = dg.JobDefinition.get_job_index
+
+
+def _kept_index(job: dg.JobDefinition) -> object:
+    """The snapshot of a whole job, made once: each run in this process has a copy of the job, with the same graph."""
+    if job.asset_selection_data or job.op_selection_data:
+        return _new_index(job)
+    if job.graph not in _INDEXES:
+        _INDEXES[job.graph] = _new_index(job)
+    return _INDEXES[job.graph]
+
+
+dg.JobDefinition.get_job_index = _kept_index
 
 _UNREAD = {
     *(dg.DagsterEventType.RESOURCE_INIT_STARTED, dg.DagsterEventType.RESOURCE_INIT_SUCCESS),
