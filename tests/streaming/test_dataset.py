@@ -83,7 +83,7 @@ def test_a_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(data
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=16)
+@settings(max_examples=8)
 @given(chain=chains(ALL_WORLDS))
 def test_any_chain_of_many_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, whole_run, chain):
     check_chain(dataset_folder, mode, chain, whole_run(mode))
