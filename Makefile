@@ -48,8 +48,9 @@ test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
 	@tools/install-for-tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
-drills: $(STAMP)  ## All rounds of the drills, some 40 minutes: benchmarks/results/drills.json
-	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 tests/drills
+drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
+	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \
+	  tests/assemble/test_kill.py tests/upkeep/test_gc_interleavings.py
 
 test-gpu: $(STAMP)  ## Tests that need a CUDA device
 	$(BIN)/python -m pytest --timeout 300 -m gpu || [ $$? -eq 5 ]

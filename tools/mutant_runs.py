@@ -6,6 +6,7 @@ a mutant's text instead of the module's file, so that no file of the checkout ch
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.machinery
@@ -101,6 +102,8 @@ class Runs:
         """Start the tests with `mutant`, or without any change."""
         if not (pid := os.fork()):
             self._child(mutant)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.setpgid(pid, pid)  # the child does so as well, but may be too late for the limit
         self._running[pid] = mutant, time.monotonic() + self._limit
 
     def ended(self, most: int) -> Iterator[tuple[Mutant | None, Outcome]]:

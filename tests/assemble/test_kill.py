@@ -18,10 +18,11 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table, snaps
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.gc import MIN_AGE_SECONDS, find_leftovers, remove_leftovers
 from tests.support import kill_child
+from tests.support.drills.scale import rounds
 from tests.support.projects import Project
 
 ROOT = Path(__file__).parents[2]
-MANY = pytest.mark.parametrize("rounds", [1, pytest.param(60, marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("rounds", [1, pytest.param(rounds(8, 60), marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +137,7 @@ def test_build_py_after_repeated_kills_gives_the_bytes_of_an_undisturbed_build(p
     shutil.rmtree(project.output)
     words, environment = command("disturbed")
     moments = random.Random(22)
-    for _ in range(8):
+    for _ in range(rounds(2, 8)):
         child = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(moments.uniform(0.3, 1.0) * seconds)
         child.send_signal(signal.SIGKILL)

@@ -60,7 +60,7 @@ def test_the_order_in_which_samples_are_given_does_not_matter(recordings, size, 
 
 
 @given(RECORDINGS, RECORDINGS, RECORDINGS, SIZES)
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_in_any_history_each_sample_occurs_once_and_unchanged_samples_never_move(first, second, third, size):
     manifest, before = None, []
     for state in (first, second, third):

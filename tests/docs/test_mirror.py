@@ -13,9 +13,10 @@ def has_logic(path):
 
 
 def test_nine_tenths_of_the_modules_with_logic_have_a_test_in_their_place():
-    modules = [(Path(root), path) for root in ROOTS for path in Path(root).rglob("*.py") if has_logic(path)]
+    modules = [(Path(root), path) for root in ROOTS for path in Path(root).rglob("*.py") if path.name != "__init__.py"]
     places = {
         path: Path(ROOTS[str(root)], path.relative_to(root)).with_name(f"test_{path.name}") for root, path in modules
     }
-    without = sorted(str(path) for path, place in places.items() if not place.exists() and path.name != "__init__.py")
-    assert len(without) <= len(places) / 10, without
+    untested = {path for path, place in places.items() if not place.exists()}
+    without = sorted(str(path) for path in untested if has_logic(path))  # to parse all modules takes seconds
+    assert len(without) <= len(places) / 12, without

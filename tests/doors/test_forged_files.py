@@ -427,7 +427,7 @@ def npy(shape, dtype="<f4"):
 
 def zipped(**files):
     made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, blob in files.items():
             archive.writestr(f"{name}.npy", blob)
     return made.getvalue()

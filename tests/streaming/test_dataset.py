@@ -16,7 +16,7 @@ from tests.support.streaming.fault_server import Fault
 from tests.support.streaming.modes import MODES, open_mode
 
 GLOBAL_BATCH = 48
-WORLDS = (1, 2, 3, 8, 16)  # the order by itself is tried on more of them in test_order.py
+WORLDS = (1, 2, 3, 8)  # the order by itself is tried on more of them in test_world.py
 ALL_WORLDS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -77,15 +77,13 @@ def whole_run(dataset_folder):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=4)
-@given(chain=chains((1, 2, 3, 4)))
-def test_any_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, whole_run, mode, chain):
-    check_chain(dataset_folder, mode, chain, whole_run(mode))
+def test_a_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, whole_run, mode):
+    check_chain(dataset_folder, mode, [(2, 1), (3, 4), (1, 0), (4, 2)], whole_run(mode))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=16)
+@settings(max_examples=8)
 @given(chain=chains(ALL_WORLDS))
 def test_any_chain_of_many_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, mode, whole_run, chain):
     check_chain(dataset_folder, mode, chain, whole_run(mode))

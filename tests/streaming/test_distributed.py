@@ -1,6 +1,7 @@
 """Real torch.distributed runs on gloo: equal batches, one snapshot, resume on other numbers of ranks."""
 
 import json
+import multiprocessing
 import os
 
 import pytest
@@ -18,11 +19,22 @@ pytestmark = pytest.mark.slow
 GLOBAL_BATCH = 12
 
 
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Let the fork server import what all ranks need, once."""
+    multiprocessing.set_forkserver_preload(["headrace.streaming.loader", "torch.distributed"])
+
+
+def in_ranks(function, arguments, size):
+    """Call a function with each rank of a world, in a process of its own."""
+    torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
+
+
 def run(folder, size, out, *, state=None, stop=None, commit_late=False, view=None):  # noqa: PLR0913 - a run's parts
     """Train on `size` ranks. Returns each global batch's keys, and rank 0's state at the end."""
     path = out / f"run-{size}-{stop}"
     arguments = (size, f"{path}.meeting", str(folder), str(path), json.dumps(state), stop, commit_late, view)
-    torch.multiprocessing.spawn(_rank, arguments, nprocs=size, join=True)
+    in_ranks(_rank, arguments, size)
     ranks = [json.loads((path.parent / f"{path.name}.{rank}").read_text()) for rank in range(size)]
     assert len({len(rank["keys"]) for rank in ranks}) == 1
     assert len({json.dumps(rank["state"]) for rank in ranks}) == 1
@@ -102,7 +114,7 @@ def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_s
 
 
 def test_a_dataset_made_before_torch_distributed_is_up_gets_an_error_that_says_so(dataset_folder, tmp_path):
-    torch.multiprocessing.spawn(_too_early, (str(tmp_path / "meeting"), str(dataset_folder)), nprocs=2, join=True)
+    in_ranks(_too_early, (str(tmp_path / "meeting"), str(dataset_folder)), 2)
 
 
 def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):
@@ -110,7 +122,7 @@ def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):
     folder = str(tmp_path)
     state = StreamingDataset(remote=f"{folder}/audio", batch_size=2).state_dict()
     write_dataset(tmp_path, {"train": clips(60)})
-    torch.multiprocessing.spawn(_late_with_state, (f"{folder}/meeting", folder, json.dumps(state)), nprocs=2, join=True)
+    in_ranks(_late_with_state, (f"{folder}/meeting", folder, json.dumps(state)), 2)
 
 
 def _late_with_state(rank, meeting, folder, state):

@@ -268,8 +268,9 @@ def test_columns_are_joined_to_the_samples_of_a_view(output):
     assert found == EXPECTED
 
 
-@pytest.mark.parametrize("world_size", range(2, 17))
-@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize(
+    ("world_size", "is_mixed"), [(2, False), (2, True), (3, False), (4, True), (6, True), (7, False), (16, False)]
+)
 def test_planned_samples_are_the_same_on_1_to_16_ranks(output, world_size, is_mixed):
     """Rows of shards, not numbers of samples: copies and left-out samples are counted in."""
     batching = ("fixed", LengthBuckets(2), FrameBudget(60_000, 4 * world_size, 64))[(world_size + is_mixed) % 3]

@@ -12,7 +12,7 @@ WORLD_SIZES = [2, 3, 4, 6, 8, 12, 16]
 
 
 @given(order_specs(), mixtures(), st.sampled_from(WORLD_SIZES))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):
     order = order_of(spec, mixture)
     indexes = range(min(order.num_batches, 2))

@@ -13,6 +13,7 @@ def nothing_drawn() -> Iterator[None]:
         for name in ("histogram", "waveforms", "latents_below_spectrogram"):
             patch.setattr(f"headrace_dagster.assets.metadata.{name}", lambda *data: "a picture")
         patch.setattr("headrace_dagster.assets.column_metadata.column_histograms", lambda summaries: "a picture")
+        patch.setattr("headrace_dagster.assets.views.share_bars", lambda shares: "a picture")
         for name in ("histogram", "bars", "growth", "waveform", "spectrogram", "latents"):
             patch.setattr(f"headrace.report.page.figures.{name}", lambda *data: "<svg></svg>")
         yield

@@ -13,6 +13,7 @@ import pandera.polars as pa
 import polars as pl
 from pandera.errors import SchemaError, SchemaErrors
 
+from headrace.catalog.judging.quick_checks import surely_passes
 from headrace.catalog.judging.single_value_schemas import is_of_single_values
 from headrace.catalog.rows.metadata_columns import metadata_columns
 from headrace.catalog.rows.schemas import RECORDING_SCHEMA, REJECTED_SCHEMA
@@ -66,8 +67,8 @@ REJECTED_TABLE_SCHEMA = pa.DataFrameSchema(
 
 def check_catalog(recordings: pl.DataFrame, rejected: pl.DataFrame) -> None:
     """Raise `CatalogError` if the tables are invalid: an error in Headrace, or an edited file."""
-    _validate(CATALOG_SCHEMA, recordings, "the catalog", recordings)
-    _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+    _check(CATALOG_SCHEMA, recordings, "the catalog")
+    _check(REJECTED_TABLE_SCHEMA, rejected, "the rejected table")
 
 
 def check_partitions(tables: Callable[[], Iterable[pl.DataFrame]], rejected: pl.DataFrame) -> None:
@@ -113,12 +114,12 @@ class PartCheck:
             check_catalog(pl.concat(tables()), rejected)  # finds out whether values are equal, or only hashes
         pieces = rejected.iter_slices(_BATCH_ROWS)
         if rejected.height <= _BATCH_ROWS or not all(_passes(REJECTED_TABLE_SCHEMA, piece) for piece in pieces):
-            _validate(REJECTED_TABLE_SCHEMA, rejected, "the rejected table", rejected)
+            _check(REJECTED_TABLE_SCHEMA, rejected, "the rejected table")
 
     def _check_waiting(self) -> None:
         rows = pl.concat(self._waiting)
         self._waiting = []
-        _validate(CATALOG_SCHEMA, rows, "the catalog", rows)
+        _check(CATALOG_SCHEMA, rows, "the catalog")
         self._keys.append(rows["key"].hash().to_numpy())
 
 
@@ -223,6 +224,12 @@ def load_schema(reference: str) -> pa.DataFrameSchema:
     raise ConfigError(
         f"source.schema {reference}: expected a pandera.polars schema or model, found {type(found).__name__}"
     )
+
+
+def _check(schema: pa.DataFrameSchema, table: pl.DataFrame, what: str) -> None:
+    """Check a table of Headrace. pandera finds out what is wrong with one that is not sound at first sight."""
+    if not surely_passes(schema, table):
+        _validate(schema, table, what, table)
 
 
 def _validate(schema: pa.DataFrameSchema, table: pl.DataFrame, what: str, recordings: pl.DataFrame) -> None:

@@ -63,7 +63,7 @@ def test_a_long_chain_of_shared_contents_becomes_one_group():
     assert set(merged_groups(reversed(members)).values()) == {"00000"}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(CONTENTS, ARTISTS, st.randoms())
 def test_grouped_recordings_with_the_same_bytes_or_the_same_group_are_in_one_partition(contents, artists, random):
     recordings = scanned(contents, artists).recordings
@@ -75,7 +75,7 @@ def test_grouped_recordings_with_the_same_bytes_or_the_same_group_are_in_one_par
     assert partitions(recordings[order], "artist") == found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(CONTENTS, ARTISTS)
 def test_grouping_does_not_move_recordings_without_duplicates(contents, artists):
     recordings = scanned(contents, artists).recordings
@@ -109,7 +109,7 @@ def test_a_new_duplicate_changes_only_partitions_of_connected_groups(contents, a
 # drop
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(CONTENTS)
 def test_drop_keeps_the_first_path_of_each_content_and_names_it_in_the_other_rejects(contents):
     result = scanned(contents, asked=DROP)

@@ -67,8 +67,11 @@ CASES = [  # files of the corpus, the table's place, path in the row, template, 
 ]
 
 
-@pytest.mark.parametrize("samples", ["files", "rows"])
-@pytest.mark.parametrize(("files", "place", "path", "template", "expected"), CASES)
+@pytest.mark.parametrize(
+    ("files", "place", "path", "template", "expected", "samples"),
+    [(*case, samples) for number, case in enumerate(CASES) for samples in [("files", "rows")[number % 2]]]
+    + [(*CASES[0], "rows"), (*CASES[1], "files")],
+)
 def test_paths_are_tried_below_the_table_then_below_the_source(corpus, files, place, path, template, expected, samples):  # noqa: PLR0913, PLR0917 - a table of cases
     corpus.put(*files)
     corpus.write(f"../{place}", f"path,v\n{path},found\n")

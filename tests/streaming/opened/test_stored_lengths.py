@@ -229,7 +229,7 @@ def test_a_snapshot_that_gc_removed_is_no_obstacle(spoken, tmp_path, asked, monk
     assert sum(asked) == 60
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     lengths=st.lists(st.lists(st.integers(0, 1 << 20) | st.integers(0, 40), max_size=9), max_size=5),
     crop=st.integers(1, 1 << 20) | st.integers(1, 40),

@@ -33,7 +33,7 @@ def one_stream(sizes):
 
 
 @given(order_specs(last=["pad"]), mixtures(), st.integers(0, 3))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture, epoch):
     order = order_of(spec, mixture, epoch)
     rows = np.array([row for row in rows_of(order) if row[1] >= 0], np.int64).reshape(-1, 2)

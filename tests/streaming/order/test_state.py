@@ -58,7 +58,7 @@ def test_streams_with_batch_sizes_of_their_own_resume_after_any_batch(method, la
     mixture = Mixture(tuple(StreamSpec(n, sizes[n], batch_size=size) for n, size in (("a", 18), ("b", 6))))
     spec = OrderSpec(24, shuffle=True, batching_method=method, last_batch=last_batch)
     order = EpochOrder(spec, mixture, 2)
-    for cut in range(order.num_batches + 1):
+    for cut in sorted({*range(0, order.num_batches + 1, 4), order.num_batches - 1, order.num_batches}):
         state = through_json(save(order, order.batch_start(cut), snapshots(mixture)))
         rest = resume(state, spec, mixture, snapshots(mixture))
         assert rows_of(rest, (1, 3)) == [row for i in range(cut, order.num_batches) for row in pairs(order.batch(i))]

@@ -153,15 +153,26 @@ def test_every_rank_gets_as_many_batches_of_the_same_size(folders, choice, kind,
     assert sorted(keys) == sorted(set(KEYS) - lost)
 
 
-@pytest.mark.parametrize("crop", [{"crop_frames": 200}, {"crop_seconds": 0.025}])
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound")
+    write(folder, [])
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("crop", "way"),
+    [
+        *(({"crop_frames": 200}, way) for way in WAYS),
+        *(({"crop_seconds": 0.025}, way) for way in ("threads", "one by one")),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("choice", ["skip", "zeros"])
-def test_crops_of_the_other_samples_are_where_they_are_without_it(folders, tmp_path_factory, choice, crop, way):
-    sound = tmp_path_factory.mktemp("sound")
-    write(sound, [])
+def test_crops_of_the_other_samples_are_where_they_are_without_it(folders, sound, choice, crop, way):
     places = {}
     for folder in (sound, folders["one of two"]):
-        for batch in batches(folder, "audio", choice, **crop, **way):
+        for batch in batches(folder, "audio", choice, **crop, **WAYS[way]):
             for row, key in enumerate(batch["keys"]):
                 if key and key not in PLACES["one of two"]:
                     assert int(batch["encoder_length"][row]) == 2

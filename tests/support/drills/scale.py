@@ -27,6 +27,11 @@ def is_full() -> bool:
     return os.environ.get("HEADRACE_DRILLS") == "full"
 
 
+def rounds(few: int, many: int) -> int:
+    """The number of rounds of a test that is repeated: few as a slow test, many as a drill."""
+    return many if is_full() else few
+
+
 @dataclass(slots=True)
 class Drill:
     """A running drill.
@@ -87,4 +92,4 @@ class Drill:
     def _numbers(small: int, full: int) -> Iterable[int]:
         if wanted := os.environ.get("HEADRACE_DRILLS_ROUND"):
             return [int(wanted)]
-        return range(full if is_full() else small)
+        return range(rounds(small, full))
