@@ -17,6 +17,7 @@ from headrace.audio.forms import (
     EncodedSegment,
     Segment,
     Span,
+    Transform,
 )
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
@@ -35,6 +36,7 @@ __all__ = [
     "FlacInfo",
     "Segment",
     "Span",
+    "Transform",
     "codec_version",
     "decode",
     "decode_flac_into",
