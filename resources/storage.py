@@ -99,6 +99,7 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
             text_columns=source.text_columns,
             owner=owner,
             form=source.table,
+            may_lack_types=bool(source.sidecars),
         )
         return table if own is None else with_metadata(own, table, joined_by)
 

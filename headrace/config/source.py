@@ -214,7 +214,8 @@ class SourceConfig(Section):
             return self
         if self.metadata is None and self.where is not None:
             raise ValueError("where needs metadata: the table whose columns the condition is about")
-        if self.metadata is None and self.table != TableConfig():
+        of_sidecars = TableConfig(types=self.table.types if self.sidecars else {})
+        if self.metadata is None and self.table != of_sidecars:
             raise ValueError("table needs metadata: the table that it describes")
         return self
 

@@ -21,8 +21,10 @@ from headrace.catalog.rows.schemas import STAMP_SCHEMA, ColumnTypes
 from headrace.catalog.scanning.scan_workers import FileWorkers
 from headrace.catalog.scanning.sidecar_contents import CONTENT_SCHEMA, SidecarFile, sidecar_contents, sidecars_json
 from headrace.catalog.tables.buckets import Buckets, bucket_of_paths, parts_of
+from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
+from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.typed_json import json_value
 from headrace.sources.listing import FileStamp, SourceStamps, stamps_of
@@ -68,13 +70,15 @@ class Sidecars:
         num_alone: sidecars beside which there is no recording.
     """
 
-    def __init__(self, extensions: Sequence[str], most_bytes: int) -> None:
+    def __init__(self, extensions: Sequence[str], types: Mapping[str, ColumnType], most_bytes: int) -> None:
         """Nothing is listed yet.
 
         Args:
             extensions: extensions without the dot; there are no sidecars without any.
+            types: column → its declared type; columns that no sidecar has do not matter.
             most_bytes: as in `Buckets`.
         """
+        self._types = types
         self._extensions = sorted(extensions, key=len, reverse=True)
         self._most_bytes = most_bytes
         self._found = Buckets(pl.Schema(_FOUND), most_bytes)
@@ -181,12 +185,12 @@ class Sidecars:
         pairs = kept.join(recordings, on=_BASE).filter(~pl.col(_RECORDING).is_in(held["path"].implode()))
         rows = pairs.select(_RECORDING, *STAMP_SCHEMA, "content", _EXTENSION).sort(_RECORDING, "path").iter_rows()
         for recording, files in groupby(rows, key=lambda row: str(row[0])):
-            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files])
+            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files], self._types)
 
     def _read_lines(self, file: Path) -> None:
         """Read the lines of all recordings as a table."""
         try:
-            table = with_stored_types(read_json_lines(file, "sidecars", (), unit=_LINE))
+            table = with_stored_types(read_json_lines(file, "sidecars", (), self._types, _LINE), self._types)
         except ConfigError as error:
             said = re.sub(f"{_LINE} ([0-9]+)", lambda found: _names_in(file, int(found[1])), str(error))
             raise ConfigError(said) from error
@@ -220,7 +224,7 @@ class _Sidecar(NamedTuple):
         return found if isinstance(found, dict) else {self.extension: found}
 
 
-def _line(recording: str, sidecars: Sequence[_Sidecar]) -> dict[str, Any]:
+def _line(recording: str, sidecars: Sequence[_Sidecar], types: Mapping[str, ColumnType]) -> dict[str, Any]:
     """The object of a recording: the values of its sidecars, or what is wrong with them."""
     names = ", ".join(one.file.path for one in sidecars)
     own = {_PATH: recording, _NAMES: names, _STORED: None, FAULT: None}
@@ -232,6 +236,8 @@ def _line(recording: str, sidecars: Sequence[_Sidecar]) -> dict[str, Any]:
         for name, value in one.values().items():
             if name in values:
                 return own | {FAULT: f"its sidecars {origins[name]} and {one.file.path} both have {name!r}"}
+            if name in types and not fits(value, types[name]):
+                return own | {FAULT: str(misfit(f"its sidecar {one.file.path}", name, value, types[name]))}
             values[name], origins[name] = value, one.file.path
     return own | {_STORED: sidecars_json(one.file for one in sidecars)} | values
 

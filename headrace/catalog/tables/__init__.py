@@ -3,6 +3,7 @@
 __all__ = [
     "buckets",
     "corpus_tables",
+    "declared_types",
     "json_lines",
     "metadata_files",
     "parquet_tables",
