@@ -67,6 +67,7 @@ class CatalogSettings:
         path_columns: template of paths, whose names are columns.
         sidecars: extensions of sidecars.
         types: column → its declared type, for those of sidecars.
+        rows: column of intervals of sidecars whose intervals are the samples; None if rows are those of a table.
     """
 
     settle_seconds: float = 5.0
@@ -84,6 +85,7 @@ class CatalogSettings:
     path_columns: str | None = None
     sidecars: tuple[str, ...] = ()
     types: Mapping[str, ColumnType] = field(default_factory=dict)
+    rows: str | None = None
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:

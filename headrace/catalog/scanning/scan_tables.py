@@ -76,6 +76,11 @@ class ScanTables:
         """Whether rows are samples."""
         return self.settings.samples == SampleKind.ROWS
 
+    def use_rows(self, table: TableReader) -> None:
+        """Use another metadata table. Called before `read`."""
+        self.rows.close()
+        self.table, self.rows = table, Buckets(table.schema, self.most_bytes)
+
     def add(self, buckets: Buckets, table: pl.DataFrame) -> None:
         """Add rows to one of the tables."""
         buckets.add(table, bucket_of_paths(table["path"]))

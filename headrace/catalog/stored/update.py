@@ -141,6 +141,7 @@ def scan_settings(
         path_columns=config.source.path_columns,
         sidecars=config.source.sidecars,
         types=config.source.table.types,
+        rows=config.source.rows if table is None else None,
     )
 
 

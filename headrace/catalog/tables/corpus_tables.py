@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import MetadataTable, in_memory, open_metadata
 from headrace.config.source import SourceConfig
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
@@ -71,6 +72,15 @@ class JoinedTable:
             yield batch.join(self.others, on=self.key, how="left", maintain_order="left").select(*self.schema)
         if not left.is_empty():
             yield pl.concat([self.schema.to_frame(), left], how="diagonal")
+
+
+def with_intervals(table: MetadataTable, source: SourceConfig) -> MetadataTable:
+    """The rows that `source.rows` makes of a table; the table itself without it."""
+    if source.rows is None:
+        return table
+    if isinstance(table, ChosenTable):
+        return ChosenTable(with_intervals(table.table, source), table.num_left_out)
+    return IntervalRows.of(table, source.rows, source.path_column)
 
 
 def with_metadata(rows: ChosenTable, metadata: MetadataTable, key: str) -> ChosenTable:

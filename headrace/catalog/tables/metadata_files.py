@@ -136,7 +136,7 @@ class TableFiles:
 
 def with_origins(table: MetadataTable) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
     """The rows of a table in order, some at a time, and where they come from; None if they are of no file."""
-    if isinstance(table, TableFiles):
+    if hasattr(table, "with_origins"):
         yield from table.with_origins()
     else:
         yield from ((batch, None) for batch in table.batches())

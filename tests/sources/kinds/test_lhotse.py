@@ -204,6 +204,17 @@ def test_columns_alignments_and_own_values_come_along(tmp_path):
     assert not {"target", "codes"} & values.keys()
 
 
+def test_supervisions_as_a_column_may_be_the_rows(tmp_path):
+    write_sound(tmp_path / "a.wav", 1, frames=4000)
+    said = [supervision(f"u{n}", "rec", 0.1 * n, 0.1, text=f"text {n}") for n in range(2)]
+    write_manifest(tmp_path / "recordings.jsonl", [recording("rec", "a.wav", frames=4000)])
+    write_manifest(tmp_path / "supervisions.jsonl", said)
+    asked = {"kind": "lhotse", "uri": "*.jsonl", "options": {"supervisions": "columns"}, "rows": "supervisions"}
+    samples = build(tmp_path, asked).samples
+    found = {key[key.rindex("-f") :]: sample["metadata"]["text"] for key, sample in samples.items()}
+    assert found == {"-f0-800": "text 0", "-f800-1600": "text 1"}
+
+
 def test_supervisions_as_a_column_are_intervals_within_their_cut(tmp_path):
     write_sound(tmp_path / "a.wav", 1, frames=4000)
     spans = [(-0.1, 0.2), (0.4, 1), (2, 1)]
