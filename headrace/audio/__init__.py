@@ -19,7 +19,7 @@ from headrace.audio.forms import (
     Span,
     Transform,
 )
-from headrace.audio.probe import probe
+from headrace.audio.probe import probe, probe_version
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
 from headrace.audio.tags import without_tag
@@ -51,6 +51,7 @@ __all__ = [
     "plan_segments",
     "planned_bytes",
     "probe",
+    "probe_version",
     "prove",
     "proves",
     "whole_flac_info",
