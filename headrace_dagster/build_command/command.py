@@ -28,6 +28,7 @@ from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.interrupts import Interrupts
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.place import Place
+from headrace_dagster.build_command.planning import plan_place
 from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
 from headrace_dagster.resources.encoders import EncoderLoader
@@ -74,6 +75,8 @@ class _Built:
 
 def build_place(place: Place, options: argparse.Namespace) -> int:
     """Bring a data set up to date with the options of `headrace.cli.building`. Raises as `build_dataset`."""
+    if options.plan:
+        return plan_place(place, options)
     select = tuple(options.select)
     return build_dataset(CommandLine(place, select, table=options.table, json=options.json, verbose=options.verbose))
 
