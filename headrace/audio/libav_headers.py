@@ -1,6 +1,5 @@
 """Finds the end that the headers of MP4, Matroska and ASF promise, without decoding: a shorter file is truncated."""
 
-import struct
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -56,5 +55,5 @@ def asf_end(file: BinaryIO, _num_bytes: int, _unknown: Callable[[int], bool]) ->
     at = head.find(_FILE_PROPERTIES)
     if at < 0 or len(head) < at + 92:
         return None
-    size, flags = struct.unpack_from("<Q", head, at + 40)[0], struct.unpack_from("<I", head, at + 88)[0]
-    return None if flags & 1 else size
+    is_broadcast = head[at + 88] & 1
+    return None if is_broadcast else int.from_bytes(head[at + 40 : at + 48], "little")

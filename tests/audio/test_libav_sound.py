@@ -1,6 +1,8 @@
 """MP4, Matroska and ASF by the extra `av`: through every door, whole or as parts, damaged, and without the extra."""
 
+import contextlib
 import io
+import random
 import sys
 from types import SimpleNamespace
 
@@ -28,6 +30,7 @@ FORMS = [
     ("asf", "wmav2", "ASF", "WMAV2"),
 ]
 ALAC = libav_file("mp4", "alac", SOUND, RATE)
+WMA = libav_file("asf", "wmav2", SOUND, RATE)
 
 
 def probed(data):
@@ -117,6 +120,23 @@ def test_damage_is_an_error_and_so_is_a_file_without_audio():
     empty = b"\0\0\0\x10ftypisom\0\0\0\0"
     with pytest.raises(AudioError, match="MP4, M4A or 3GP") as caught:
         probed(empty)
+
+
+def test_tags_in_another_encoding_do_not_matter():
+    tagged = ALAC.replace(b"Lavf", b"L\xe4\xff\xf6")
+    assert tagged != ALAC
+    assert np.array_equal(decode(tagged)[0], decode(ALAC)[0])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_damaged_is_an_audio_error_or_read_in_its_probed_length(seed):
+    rng = random.Random(seed)
+    data = bytearray(rng.choice([ALAC, WMA]))
+    for _ in range(3):
+        data[rng.randrange(len(data) if rng.random() < 0.5 else 900)] = rng.randrange(256)
+    with contextlib.suppress(AudioError):
+        info = probed(bytes(data))
+        assert decode(bytes(data))[0].shape == (info.num_channels, info.num_frames)
 
 
 def test_without_the_extra_the_way_out_is_named(monkeypatch):
