@@ -10,6 +10,7 @@ import dagster as dg
 from headrace.config.dataset import DatasetConfig
 from headrace.config.operation import SchedulesConfig
 from headrace.config.source import SampleKind
+from headrace.upkeep.left_behind import parts_of_yaml
 from headrace_dagster.assets.column_checks import read_tables, tables_spec
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.listing_check import estimated_listing, listing_spec
@@ -129,9 +130,7 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             stored = StoredCatalog(output, header)
             retyped = type_changes(types, column_types(stored), "the metadata")
             regressions = stored_regressions(stored, scan)
-            made = {f"latents/{latents.name}" for latents in config.latents}
-            columns = {f"columns/{name}" for name in config.column_sets}
-            left = left_folders(output, made | columns | {f"views/{name}" for name in config.views})
+            left = left_folders(output, parts_of_yaml(config))
             joined = [read_tables(headrace_storage, config, keys.catalog, retyped)] if config.columns else []
         events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
         for event in events:

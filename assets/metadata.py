@@ -24,6 +24,7 @@ from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.rejects import Reject, varied
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.stores.storage import Storage
+from headrace.upkeep.left_behind import left_behind, left_behind_text
 from headrace.verification.excerpts import read_audio, read_latents
 from headrace_dagster.assets.catalog_columns import catalog_schema
 from headrace_dagster.assets.markdown import markdown_list
@@ -116,25 +117,15 @@ def catalog_metadata(scan: "Scan", changes: "CatalogChanges", partitions: Sequen
 
 
 def left_folders(output: Storage, names: Collection[str]) -> Metadata:
-    """Folders of latents, columns and views with none of these names, and how to free their space; empty without any.
+    """Sets of latents and columns, and views, that the YAML does not name, and how to remove them; empty without any.
 
     Args:
         output: the output of the data set.
-        names: the folders that the YAML asks for, such as `latents/crepe`.
+        names: the parts that the YAML names, such as `latents/crepe`.
     """
-    sizes: Counter[str] = Counter()
-    for family in ("latents/", "columns/", "views/"):
-        for entry in output.list(family):
-            folder, *below = entry.path.removeprefix(family).split("/")
-            if below and family + folder not in names:
-                sizes[family + folder] += entry.num_bytes
-    if not sizes:
-        return {}
-    found = ", ".join(f"{name} ({num_bytes:,} bytes)" for name, num_bytes in sorted(sizes.items()))
-    text = (
-        f"{found}: no longer in the YAML; delete these folders to free them, and the old audio that `headrace gc` keeps"
-    )
-    return {"left_behind": dg.MetadataValue.text(text)}
+    sizes = {part.name: part.num_bytes for part in left_behind(output, names)}
+    text = left_behind_text(sizes, output.uri, "NAME.yaml")
+    return {"left_behind": dg.MetadataValue.text(text)} if sizes else {}
 
 
 def shards_metadata(storage: Storage, build: PartitionBuild, settings: ShardSettings) -> Metadata:

@@ -48,6 +48,7 @@ class SourceKind:
         has_rows: whether a corpus has rows of its own, which are the samples.
         columns: `source.columns` for these rows; the YAML may name others.
         fields: options → `source.fields` for these rows.
+        types: column → its declared type (`source.table.types`), where rows have it.
     """
 
     open: Callable[[str, Any, Sequence[str]], Any]
@@ -55,6 +56,7 @@ class SourceKind:
     has_rows: bool = True
     columns: Mapping[str, str] = field(default_factory=lambda: {"key": "id"})
     fields: Callable[[Any], Mapping[str, str]] = lambda options: {}  # noqa: ARG005
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 def kind_names() -> list[str]:

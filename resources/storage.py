@@ -81,14 +81,14 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
 
     def metadata(self, config: DatasetConfig) -> "MetadataTable | None":
         """The user's metadata table, or the rows of the source itself; None if there are neither."""
-        from headrace.catalog.tables.corpus_tables import open_rows, with_metadata  # noqa: PLC0415 - see above
+        from headrace.catalog.tables.corpus_tables import open_rows, with_intervals, with_metadata  # noqa: PLC0415 - see above
         from headrace.catalog.tables.metadata_files import open_metadata_files  # noqa: PLC0415 - see above
 
         source = config.source
         rows = self.source(config).rows() if source.has_own_rows else None
         own = None if rows is None else open_rows(rows.read(), source)
         if source.metadata is None:
-            return own
+            return None if own is None else with_intervals(own, source)
         owner = _Folder()
         places = self.metadata_places(config)
         files = [self._table(one.place, "metadata table", lambda file, shown: (file, shown), owner) for one in places]
@@ -99,8 +99,9 @@ class StorageResource(dg.ConfigurableResource["StorageResource"]):
             text_columns=source.text_columns,
             owner=owner,
             form=source.table,
+            may_lack_types=bool(source.sidecars),
         )
-        return table if own is None else with_metadata(own, table, joined_by)
+        return with_intervals(table if own is None else with_metadata(own, table, joined_by), source)
 
     def metadata_places(self, config: DatasetConfig) -> tuple[TablePlace, ...]:
         """The files of the metadata table, in their order."""

@@ -336,8 +336,13 @@ class _AudioRecipe:
         return (task for task in tasks if isinstance(task, EncodingTask))
 
     def _weight(self, task: CopyTask | EncodingTask) -> float:
-        """Seconds of audio, at most those of one full task, because longer samples are encoded to disk."""
-        return TASK_SECONDS * task.share if isinstance(task, CopyTask) else min(TASK_SECONDS, task.seconds)
+        """Seconds of audio, at most those of one full task, because longer samples are encoded to disk.
+
+        Except with a transform, which needs all of a sample in memory.
+        """
+        if isinstance(task, CopyTask):
+            return TASK_SECONDS * task.share
+        return task.seconds if self.settings.audio.transform else min(TASK_SECONDS, task.seconds)
 
     def _copy(self, task: CopyTask) -> Encoded:
         """Copy samples from an existing shard. If that cannot be read, they are encoded."""

@@ -1,5 +1,6 @@
 """Divides the samples of a shard into tasks, each of which one thread encodes at a time. Pure."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -94,7 +95,8 @@ def tasks_of(samples: Iterable[tuple[Recording, Segment]], audio: AudioFormat) -
         seconds = 0.0
         for recording, segment in group:
             length = segment.num_frames / (audio.sample_rate_hz or recording.info.sample_rate_hz)
-            if batch and (seconds + length > _longest(recording) or _is_earlier(batch[-1], (recording, segment))):
+            longest = math.inf if audio.transform else _longest(recording)  # it is given the whole recording
+            if batch and (seconds + length > longest or _is_earlier(batch[-1], (recording, segment))):
                 yield EncodingTask(tuple(batch), seconds)
                 batch, seconds = [], 0.0
             batch.append((recording, segment))

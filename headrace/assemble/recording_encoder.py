@@ -63,10 +63,13 @@ class RecordingEncoder:
         """Decode spans of one file: see `decode_spans`."""
         recording, frames = spans[0], [span.span for span in spans]
         with self._opened(recording) as file:
-            yield from self._while_wanted(decode_spans(file, recording.info, self.audio, frames))
+            metadata = [span.metadata for span in spans]
+            decoded = decode_spans(file, recording.info, self.audio, frames, metadata=metadata)
+            yield from self._while_wanted(decoded)
 
     def _segments(self, task: EncodingTask, file: BinaryIO) -> Generator[EncodedSpan, None, None]:
-        return encode_segments(file, task.recording.info, self.audio, task.segments)
+        recording = task.recording
+        return encode_segments(file, recording.info, self.audio, task.segments, metadata=recording.metadata)
 
     def _while_wanted(self, samples: Generator[_Result, None, None]) -> Iterator[_Result]:
         with closing(samples):  # before the file is closed

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from headrace.assemble.encoding_tasks import fields_of
 from headrace.audio import AudioFormat, AudioOrigin, Codec, EncodedSegment, Segment, codec_version
@@ -38,7 +38,8 @@ _PIECE_BYTES = 8 << 20
 def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioFormat) -> str:
     """Digest of everything that the audio of a sample depends on, in all of its fields.
 
-    The key belongs to it only for Opus, whose streams have the serial number of their sample.
+    The key belongs to it only for Opus, whose streams have the serial number of their sample; the metadata only with
+    a transform, which is given it.
     """
     if not recording.fields:
         return _field_digest(key, recording, segment, audio)
@@ -50,7 +51,7 @@ def audio_digest(key: str, recording: Recording, segment: Segment, audio: AudioF
 def _field_digest(key: str, recording: Recording, segment: Segment, audio: AudioFormat) -> str:
     info = recording.info
     is_opus = audio.codec is Codec.OPUS
-    content = [
+    content: list[Any] = [
         codec_version(audio.codec),
         audio.codec.value,
         audio.output_rate_hz(info.sample_rate_hz),
@@ -62,7 +63,9 @@ def _field_digest(key: str, recording: Recording, segment: Segment, audio: Audio
         segment.num_frames,
         key if is_opus else "",
     ]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:DIGEST_LENGTH]
+    if audio.transform is not None:
+        content += [audio.transform.function, audio.transform.fingerprint, recording.metadata]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:DIGEST_LENGTH]
 
 
 class AudioPlace(NamedTuple):

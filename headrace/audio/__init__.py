@@ -17,10 +17,11 @@ from headrace.audio.forms import (
     EncodedSegment,
     Segment,
     Span,
+    Transform,
 )
 from headrace.audio.member_file import MemberFile
 from headrace.audio.partial import PartFacts, decode_part
-from headrace.audio.probe import probe
+from headrace.audio.probe import probe, probe_version
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
 from headrace.audio.tags import without_tag
@@ -39,6 +40,7 @@ __all__ = [
     "PartFacts",
     "Segment",
     "Span",
+    "Transform",
     "codec_version",
     "decode",
     "decode_flac_into",
@@ -54,6 +56,7 @@ __all__ = [
     "plan_segments",
     "planned_bytes",
     "probe",
+    "probe_version",
     "prove",
     "proves",
     "whole_flac_info",

@@ -25,6 +25,10 @@ class Form(Enum):
     OGG = auto()
     OTHER = auto()
     """Forms that libsndfile reads whole."""
+    MP4 = "MP4, M4A or 3GP"
+    MATROSKA = "Matroska or WebM"
+    ASF = "Windows Media (WMA)"
+    """Forms that need the extra `av`."""
 
 
 _READ = re.compile(
@@ -37,6 +41,13 @@ _NO_LENGTH = f"a truncated file of this form looks whole; {_CONVERT}"
 _UNPACK = "unpack it, and keep the archive out of the source"
 _NO_SOUND = "keep it out of the source"
 _FETCH = "the recording itself has to be downloaded"
+EXTRA = f"install it (pip install 'headrace[av]'), or {_CONVERT}"
+"""The way out for a form that needs the extra `av`."""
+_BY_LIBAV = (
+    (rb"....ftyp", Form.MP4),
+    (rb"\x1a\x45\xdf\xa3", Form.MATROSKA),
+    (rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11", Form.ASF),
+)
 _REJECTED: tuple[tuple[bytes, str, str], ...] = (
     (rb"[ p]paf|fap ", "Ensoniq PARIS (PAF)", _NO_LENGTH),
     (rb"PVF1", "Portable Voice Format (PVF)", _NO_LENGTH),
@@ -51,9 +62,6 @@ _REJECTED: tuple[tuple[bytes, str, str], ...] = (
     (rb"RIFF....AVI ", "AVI", _CONVERT),
     (rb"RIFF....WEBP|\x89PNG|GIF8|\xff\xd8\xff|BM....\0\0\0\0", "a picture", _NO_SOUND),
     (rb"RIFF|RIFX|RF64|FORM", "a RIFF or IFF file without audio", _NO_SOUND),
-    (rb"....ftyp", "MP4, M4A or 3GP", _CONVERT),
-    (rb"\x1a\x45\xdf\xa3", "Matroska or WebM", _CONVERT),
-    (rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "Windows Media (WMA)", _CONVERT),
     (rb"\xff[\xf0\xf1\xf8\xf9]", "AAC (ADTS)", _CONVERT),
     (rb"ADIF", "AAC (ADIF)", _CONVERT),
     (rb"\x0b\x77", "AC-3", _CONVERT),
@@ -99,6 +107,9 @@ def form_of(file: BinaryIO, num_bytes: int) -> Form:
         return Form.OGG
     if _READ.match(head) or _is_htk(head, num_bytes):
         return Form.OTHER
+    for magic, form in _BY_LIBAV:
+        if re.match(magic, head, re.DOTALL):
+            return form
     for pattern, name, way_out in _REJECTED:
         if re.match(pattern, head, re.DOTALL):
             raise unsupported(name, way_out)

@@ -4,37 +4,21 @@ A segment is decoded, mixed, resampled and rounded as needed. libsndfile and sox
 several recordings at once on threads.
 """
 
-import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import BinaryIO
-
-import numpy as np
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, BinaryIO
 
 from headrace.audio.codecs import FLAC_EXTENSION, kept_extension
+from headrace.audio.conversion import Conversion, form_of
 from headrace.audio.flac import flac_info
 from headrace.audio.flac_sound import open_flac
-from headrace.audio.forms import (
-    MAX_CHANNELS,
-    MAX_OPUS_CHANNELS,
-    MAX_SAMPLE_RATE_HZ,
-    OPUS_RATES_HZ,
-    AudioFormat,
-    AudioInfo,
-    AudioOrigin,
-    AudioReject,
-    Codec,
-    EncodedSegment,
-    Segment,
-)
-from headrace.audio.levels import Samples, to_mono, to_pcm
-from headrace.audio.opening import open_sound
+from headrace.audio.forms import AudioFormat, AudioInfo, AudioOrigin, Codec, EncodedSegment, Segment
+from headrace.audio.opening import Sound, open_sound
 from headrace.audio.reader import FrameReader, covers, native_dtype, overlap_of, read_to_end
-from headrace.audio.resampling import dtype_for, resampled
-from headrace.audio.segments import SourceWindow, resampling_window
 from headrace.audio.sound import position_kept
 from headrace.audio.tags import behind_tag
-from headrace.audio.writer import StreamForm, copy_file, write_stream
+from headrace.audio.transform import TRANSFORM_DTYPE, TransformedConversion
+from headrace.audio.writer import StreamForm, copy_file
 from headrace.errors import AudioError
 
 BLOCK_SAMPLES = 1 << 20  # decoded at a time: bounds the memory; a short clip is one read and one write
@@ -42,12 +26,13 @@ _FLAC_HEAD_BYTES = 42
 _FLAC = "FLAC"
 
 
-def encode_segments(
+def encode_segments(  # noqa: PLR0913 - a recording, what is wanted of it, and how it is read
     file: BinaryIO,
     info: AudioInfo,
     wanted: AudioFormat,
     segments: Sequence[Segment],
     *,
+    metadata: Mapping[str, Any] | None = None,
     block_samples: int = BLOCK_SAMPLES,
 ) -> Generator[EncodedSegment, None, None]:
     """Encode segments of a recording, lazily, in the given order, which must be ascending.
@@ -56,25 +41,33 @@ def encode_segments(
     bit; others are rounded and clipped (`levels.to_pcm`). A segment is resampled with the audio around it, so that
     joined segments equal the resampled whole within one step of the output. A source that is already FLAC in the wanted
     form, with one segment over all of it, is decoded once to check it and then copied byte for byte; so are other
-    sources with `codec: copy` (`codecs.kept_extension`). Ogg streams have the serial number 0 (`with_serial`).
+    sources with `codec: copy` (`codecs.kept_extension`). Ogg streams have the serial number 0 (`with_serial`). With
+    `wanted.transform`, the whole recording is decoded, held in memory and given to the function.
 
     Args:
         file: the recording, seekable. The caller must not read it meanwhile. Its position is restored.
         info: result of `probe` for this recording.
         wanted: format in the shard.
         segments: from `plan_segments`.
+        metadata: the user's columns, for `wanted.transform`.
         block_samples: number of samples (frames times channels) to decode at a time.
 
     Raises:
-        AudioError: `truncated`, `undecodable`, `non_finite`; or `unsupported` if the wanted format is not possible;
-            the message names the YAML key to change.
+        AudioError: `truncated`, `undecodable`, `non_finite`; `unsupported` if the wanted format is not possible;
+            the message names the YAML key to change; or `transform_failed`.
         BuildError: the encoder or the disk failed.
     """
     if not segments:
         return
-    form = form_of(info, wanted)
     recording, file = file, behind_tag(file)
     block_frames = max(1, block_samples // info.num_channels)
+    if wanted.transform is not None:
+        with _open_whole(file, info) as sound:
+            reader = FrameReader(sound, info, dtype=TRANSFORM_DTYPE, block_frames=block_frames)
+            blocks = list(reader.blocks(0, info.num_frames))
+        yield from TransformedConversion(info, wanted, metadata or {}).segments(blocks, segments)
+        return
+    form = form_of(info, wanted)
     extension = _extension_of_copy(file, info, wanted, form, segments)
     if extension is not None and file is recording:  # not every reader skips a tag
         _prove_whole(file, info, block_frames)
@@ -87,9 +80,7 @@ def encode_segments(
     with open_flac(file, info) if is_whole_flac else open_sound(file) as sound:
         reader = FrameReader(sound, info, dtype=job.reading_dtype, block_frames=block_frames, keep=overlap)
         for segment, window in zip(segments, windows, strict=True):
-            blocks = job.prepared(reader.blocks(window.start_frame, window.stop_frame), segment, window)
-            payload, num_bytes = write_stream(blocks, segment.num_frames, form)
-            yield encoded_as(segment, payload, num_bytes, form)
+            yield job.encoded(reader.blocks(window.start_frame, window.stop_frame), segment, window)
 
 
 def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) -> bool:
@@ -97,7 +88,7 @@ def proves(info: AudioInfo, wanted: AudioFormat, segments: Sequence[Segment]) ->
 
     Only FLAC has a checksum of the whole audio, which can be checked only by decoding all of it from the beginning.
     """
-    if info.container != _FLAC:
+    if info.container != _FLAC or wanted.transform is not None:
         return True
     try:
         job = Conversion(info, form_of(info, wanted))
@@ -125,86 +116,13 @@ def prove(file: BinaryIO, info: AudioInfo, *, block_samples: int = BLOCK_SAMPLES
 
 def _prove_whole(file: BinaryIO, info: AudioInfo, block_frames: int) -> None:
     """Decode a whole recording, to check that it is complete, undamaged and finite."""
-    with open_flac(file, info) if info.container == _FLAC else open_sound(file) as sound:
+    with _open_whole(file, info) as sound:
         read_to_end(FrameReader(sound, info, dtype=native_dtype(info), block_frames=block_frames), info.num_frames)
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """The steps that convert a source to one form."""
-
-    info: AudioInfo
-    form: StreamForm
-
-    @property
-    def resamples(self) -> bool:
-        """Whether the rate changes."""
-        return self.info.sample_rate_hz != self.form.sample_rate_hz
-
-    @property
-    def mixes(self) -> bool:
-        """Whether channels are mixed to one."""
-        return self.form.num_channels == 1 < self.info.num_channels
-
-    @property
-    def reading_dtype(self) -> str:
-        """Dtype to decode to: float64 for means, which keeps sums exact; otherwise the source's or the resampler's."""
-        if self.mixes:
-            return "float64"
-        return dtype_for(self.form.bits) if self.resamples else native_dtype(self.info)
-
-    def window(self, segment: Segment) -> SourceWindow:
-        """The source frames that a segment is made from."""
-        if self.resamples:
-            return resampling_window(segment, self.info.sample_rate_hz, self.form.sample_rate_hz)
-        return SourceWindow(segment.start_frame, segment.stop_frame, 0)
-
-    def prepared(self, blocks: Iterable[Samples], segment: Segment, window: SourceWindow) -> Iterator[Samples]:
-        """The segment's PCM, in blocks (frames, channels of the form), from the source blocks of its window."""
-        if self.mixes:
-            blocks = map(to_mono, blocks)
-        if self.resamples:
-            rates = (self.info.sample_rate_hz, self.form.sample_rate_hz)
-            blocks = resampled(blocks, window, segment.num_frames, rates, self.form.bits)
-        repeats = self.form.num_channels if self.info.num_channels == 1 else 1
-        for block in blocks:
-            pcm = to_pcm(block, self.form.bits)
-            yield np.repeat(pcm, repeats, axis=1) if repeats > 1 else pcm
-
-
-def form_of(info: AudioInfo, wanted: AudioFormat) -> StreamForm:
-    """The wanted form, with the source's values for settings that are None.
-
-    Raises:
-        AudioError: `unsupported`.
-    """
-    num_channels = wanted.output_channels(info)
-    if num_channels > MAX_CHANNELS:
-        raise AudioError(
-            AudioReject.UNSUPPORTED, f"{num_channels} channels, FLAC holds {MAX_CHANNELS}: set audio.num_channels to 1"
-        )
-    if num_channels not in (1, info.num_channels) and info.num_channels != 1:
-        raise AudioError(
-            AudioReject.UNSUPPORTED,
-            f"{info.num_channels} channels cannot be mixed to {num_channels}: set audio.num_channels to 1 or null",
-        )
-    rate_hz = wanted.output_rate_hz(info.sample_rate_hz)
-    if wanted.codec is Codec.OPUS:
-        if num_channels > MAX_OPUS_CHANNELS:
-            raise AudioError(
-                AudioReject.UNSUPPORTED, f"{num_channels} channels, Opus holds 1 or 2 here: set audio.num_channels to 1"
-            )
-        if rate_hz not in OPUS_RATES_HZ:
-            rates = ", ".join(map(str, OPUS_RATES_HZ))
-            raise AudioError(
-                AudioReject.UNSUPPORTED, f"Opus has no rate of {rate_hz} Hz: set audio.sample_rate to one of {rates}"
-            )
-        return StreamForm(rate_hz, num_channels, 24, wanted.compression_level, wanted.opus_bitrate)
-    if rate_hz > MAX_SAMPLE_RATE_HZ or (rate_hz >= 1 << 16 and rate_hz % 10):  # RFC 9639, section 7
-        raise AudioError(
-            AudioReject.UNSUPPORTED, f"FLAC cannot stream {rate_hz} Hz: set audio.sample_rate to a common rate"
-        )
-    return StreamForm(rate_hz, num_channels, wanted.output_bits(info), wanted.compression_level)
+def _open_whole(file: BinaryIO, info: AudioInfo) -> AbstractContextManager[Sound]:
+    """Open a recording that is read from beginning to end; the audio of FLAC is checked."""
+    return open_flac(file, info) if info.container == _FLAC else open_sound(file)
 
 
 def _extension_of_copy(
@@ -238,18 +156,3 @@ def _copied(file: BinaryIO, info: AudioInfo, extension: str) -> EncodedSegment:
         file.seek(0)
         payload, num_bytes = copy_file(file)
     return EncodedSegment(payload, num_bytes, info.num_frames, *_form_of(info), extension, AudioOrigin.RECORDING)
-
-
-def encoded_as(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form: StreamForm) -> EncodedSegment:
-    """The encoded segment with its facts. Of a small one also the CRC-32, because this runs on several threads."""
-    is_flac = form.codec is Codec.FLAC  # Ogg streams get a serial number later
-    return EncodedSegment(
-        payload=payload,
-        num_bytes=num_bytes,
-        num_frames=segment.num_frames,
-        sample_rate_hz=form.sample_rate_hz,
-        num_channels=form.num_channels,
-        bits_per_sample=form.bits if is_flac else None,
-        extension=form.codec.value,
-        crc32=zlib.crc32(payload) if is_flac and isinstance(payload, bytes) else None,
-    )

@@ -2,9 +2,9 @@
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from headrace.errors import ConfigError
 
@@ -46,6 +46,8 @@ class AudioReject(StrEnum):
     """A sample is NaN or infinite."""
     NO_FRAMES = "no_frames"
     """The header is valid, but there is no audio after it."""
+    TRANSFORM_FAILED = "transform_failed"
+    """The function of `audio.transform` failed, or returned something else than audio."""
     FIELDS_DIFFER = "fields_differ"
     """The audio fields of one sample differ in sample rate or length."""
 
@@ -100,10 +102,24 @@ class AudioInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """A function of the user that every sample's audio goes through (`headrace.audio.transform` calls it).
+
+    Attributes:
+        function: `module:function`.
+        fingerprint: text that the user changes when the results change.
+    """
+
+    function: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class AudioFormat:
     """The wanted format of audio in shards (`audio` in the YAML). A field that is None keeps the source's value.
 
-    `bitrate` is in bits per second for each channel, for Opus only; None takes `DEFAULT_OPUS_BITRATE`.
+    `bitrate` is in bits per second for each channel, for Opus only; None takes `DEFAULT_OPUS_BITRATE`. `transform` is
+    applied to a sample's audio before the conversion to this format.
 
     Raises:
         ConfigError: the codec does not support a value; the message names the YAML key.
@@ -117,6 +133,7 @@ class AudioFormat:
     last_segment: Literal["keep", "drop"] = "keep"
     codec: Codec = Codec.FLAC
     bitrate: int | None = None
+    transform: Transform | None = None
 
     def __post_init__(self) -> None:
         """Check every value, before any file is opened."""
@@ -142,6 +159,9 @@ class AudioFormat:
             f"num_channels: Opus has 1 or 2, found {channels!r}": not is_opus or (channels or 1) <= MAX_OPUS_CHANNELS,
             f"bits_per_sample: Opus has no bit depth; leave it out, found {self.bits_per_sample!r}": not is_opus
             or self.bits_per_sample is None,
+            "transform: not with codec: copy, which keeps the bytes of recordings; set codec: flac": (
+                self.transform is None or self.codec is not Codec.COPY
+            ),
             f"bitrate: for codec opus only; leave it out, or set codec: opus, found {self.bitrate!r}": is_opus
             or self.bitrate is None,
             f"bitrate: expected {least} to {most} bits per second for each channel, or null, found {self.bitrate!r}": (
@@ -152,9 +172,10 @@ class AudioFormat:
             if not holds:
                 raise ConfigError(f"audio.{rule}")
 
-    def canonical(self) -> dict[str, int | float | str | None]:
+    def canonical(self) -> dict[str, Any]:
         """The settings as plain values in a fixed order, for digests."""
         return {
+            **({} if self.transform is None else {"transform": asdict(self.transform)}),
             "sample_rate_hz": self.sample_rate_hz,
             "num_channels": self.num_channels,
             "bits_per_sample": self.bits_per_sample,

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from headrace.audio.containers import unsupported
 from headrace.audio.forms import AudioReject
+from headrace.audio.libav_headers import asf_end, matroska_end, mp4_end
 from headrace.errors import AudioError
 
 _OPEN_ENDS = (1 << 31, 1 << 32, 1 << 63, 1 << 64)  # ffmpeg writes -1, sox and arecord about 2**31
@@ -29,6 +30,7 @@ _SPHERE_HEAD_BYTES = 16 << 10
 _SPHERE_FIELD = re.compile(rb"^(\w+) -(?:i|s\d+) +(.*?) *$", re.MULTILINE)
 _SPHERE_NUMBER = re.compile(r"[0-9]{1,18}")
 _SPHERE_CODINGS = ("", "pcm", "alaw", "ulaw", "mu-law")
+_FTYP = b"ftyp"  # behind its size
 _MATLAB_BYTES = (8, 4, 4, 2, 2, 1)  # of a number, by the third digit of its type
 
 Unknown = Callable[[int], bool]
@@ -80,7 +82,7 @@ def _check(file: BinaryIO, num_bytes: int, unknown: Unknown) -> None:
     file.seek(0)
     head = file.read(64)
     for magic, promised in _PROMISES:
-        if head.startswith(magic):
+        if head.startswith(magic) or (magic == _FTYP and head[4:8] == magic):
             expected = promised(file, num_bytes, unknown)
             if expected is not None and expected > num_bytes:
                 raise AudioError(
@@ -294,6 +296,9 @@ _PROMISES: tuple[tuple[bytes, Callable[[BinaryIO, int, Unknown], int | None]], .
     (b"dns.", _au),
     (b"NIST_1A", _sphere),
     (b"2BIT", _avr),
+    (_FTYP, mp4_end),
+    (b"\x1a\x45\xdf\xa3", matroska_end),
+    (b"\x30\x26\xb2\x75", asf_end),
     (b"\0\0\x03\xe8", _matlab),
     (b"\0\0\0\0", _matlab),
 )

@@ -17,6 +17,7 @@ from headrace.audio.channels import wav_order
 from headrace.audio.containers import Form, form_of, unsupported
 from headrace.audio.forms import AudioInfo
 from headrace.audio.levels import Samples
+from headrace.audio.libav_sound import LIBAV_FORMS, open_libav
 from headrace.audio.mpeg import InfoHeader, MpegStream, mpeg_streams
 from headrace.audio.ogg import ogg_links
 from headrace.audio.ogg_heads import parts_of
@@ -100,16 +101,20 @@ def open_sound(file: BinaryIO) -> Iterator[Sound]:
         streams = mpeg_streams(file, num_bytes) if form is Form.MPEG else []
         parts = parts_of(file, ogg_links(file, num_bytes)) if form is Form.OGG else []
         order = wav_order(file, form, num_bytes)
+    if form in LIBAV_FORMS:
+        with open_libav(file, form) as sound:
+            yield sound
+        return
     info = None
     if streams:
         info, parts = _mpeg_parts(file, streams, num_bytes)
-    with _open_parts(file, parts) if parts else _open_whole(file, info) as sound:
-        if order and len(order) != sound.info.num_channels:
+    with _open_parts(file, parts) if parts else _open_whole(file, info) as whole:
+        if order and len(order) != whole.info.num_channels:
             raise unsupported(
-                f"{sound.info.num_channels} channels with a layout of {len(order)}",
+                f"{whole.info.num_channels} channels with a layout of {len(order)}",
                 "write it again (ffmpeg -i OLD NEW.wav)",
             )
-        yield _ReorderedSound(sound, order) if list(order) != sorted(order) else sound
+        yield _ReorderedSound(whole, order) if list(order) != sorted(order) else whole
 
 
 @contextlib.contextmanager

@@ -6,13 +6,20 @@ from typing import BinaryIO
 from headrace.audio.flac_sound import check_first_frame
 from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.headers import check_closed, check_whole
+from headrace.audio.libav_sound import libav_version
 from headrace.audio.opening import Sound, open_sound
 from headrace.audio.sound import UNKNOWN_FRAMES, position_kept
 from headrace.audio.tags import behind_tag, tag_bytes
+from headrace.audio.writer import codec_version
 from headrace.errors import AudioError
 
 _BLOCK_SAMPLES = 1 << 18
 _FLAC = "FLAC"
+
+
+def probe_version() -> str:
+    """Versions of everything that the results of `probe` depend on; another one if the extra `av` is installed."""
+    return codec_version() + libav_version()
 
 
 def probe(file: BinaryIO, *, num_bytes: int) -> AudioInfo:

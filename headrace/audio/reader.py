@@ -15,10 +15,12 @@ from headrace.errors import AudioError
 
 _DECODED_AS_FLOAT = ("FLOAT", "VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III")
 
+_BY_LIBAV = ("MP4", "MATROSKA", "ASF")
+
 
 def native_dtype(info: AudioInfo) -> str:
-    """The narrowest dtype in which libsndfile decodes a source without loss."""
-    if info.subtype in _DECODED_AS_FLOAT:
+    """The narrowest dtype in which libsndfile, or libav, decodes a source without loss."""
+    if info.subtype in _DECODED_AS_FLOAT or (info.container in _BY_LIBAV and info.bits_per_sample is None):
         return "float32"
     if info.subtype == "DOUBLE":
         return "float64"

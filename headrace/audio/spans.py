@@ -16,24 +16,25 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from headrace.audio.encode import BLOCK_SAMPLES, Conversion, encoded_as, form_of
-from headrace.audio.forms import AudioFormat, AudioInfo, EncodedSegment, Segment, Span
+from headrace.audio.conversion import Conversion, form_of
+from headrace.audio.encode import BLOCK_SAMPLES
+from headrace.audio.forms import AudioFormat, AudioInfo, EncodedSegment, Span
 from headrace.audio.levels import Samples
 from headrace.audio.opening import open_sound
 from headrace.audio.reader import FrameReader
-from headrace.audio.segments import resampled_length
 from headrace.audio.tags import behind_tag
-from headrace.audio.writer import write_stream
+from headrace.audio.transform import TransformedConversion
 from headrace.errors import AudioError
 
 _HELD_BYTES = 64 << 20  # decoded frames of spans that have begun and not ended; what is more goes to a temporary file
 
 Encoded = EncodedSegment | AudioError
 """A span in its codec, or the reason why it cannot be decoded."""
+_Job = Conversion | TransformedConversion
 
 
 def encode_spans(
@@ -49,12 +50,13 @@ def encode_spans(
         yield number, encode()
 
 
-def decode_spans(
+def decode_spans(  # noqa: PLR0913 - a recording, what is wanted of it, and how it is read
     file: BinaryIO,
     info: AudioInfo,
     wanted: AudioFormat,
     spans: Sequence[Span],
     *,
+    metadata: Sequence[Mapping[str, Any]] = (),
     block_samples: int = BLOCK_SAMPLES,
 ) -> Generator[tuple[int, Callable[[], Encoded]], None, None]:
     """Decode spans of a recording, lazily, for encoding on other threads.
@@ -70,15 +72,16 @@ def decode_spans(
         info: result of `probe` for this recording.
         wanted: format in the shard; `segment_seconds` has no effect.
         spans: not empty, and within the recording, like their channels.
+        metadata: the user's columns of each span, for `wanted.transform`; empty for none.
         block_samples: number of samples (frames times channels) to decode at a time.
 
     Raises:
         BuildError: the encoder or the disk failed.
     """
-    jobs: dict[int, Conversion] = {}
+    jobs: dict[int, _Job] = {}
     for number, span in enumerate(spans):
         try:
-            jobs[number] = _job_of(span, info, wanted)
+            jobs[number] = _job_of(span, info, wanted, metadata[number] if metadata else {})
         except AudioError as error:
             yield number, partial(_same, error)
     file = behind_tag(file)
@@ -89,14 +92,16 @@ def decode_spans(
         yield from _decode_spans(file, info, spans, of_dtype, block_frames)
 
 
-def _job_of(span: Span, info: AudioInfo, wanted: AudioFormat) -> Conversion:
+def _job_of(span: Span, info: AudioInfo, wanted: AudioFormat, metadata: Mapping[str, Any]) -> _Job:
     """The conversion of a span's channels. Raises `AudioError`: `unsupported`."""
     chosen = replace(info, num_channels=len(span.channels)) if span.channels else info
+    if wanted.transform is not None:
+        return TransformedConversion(chosen, wanted, metadata)
     return Conversion(chosen, form_of(chosen, wanted))
 
 
 def _decode_spans(
-    file: BinaryIO, info: AudioInfo, spans: Sequence[Span], jobs: Mapping[int, Conversion], block_frames: int
+    file: BinaryIO, info: AudioInfo, spans: Sequence[Span], jobs: Mapping[int, _Job], block_frames: int
 ) -> Iterator[tuple[int, Callable[[], Encoded]]]:
     """`decode_spans` for the spans that have a job; all jobs read one dtype."""
     dtype = next(iter(jobs.values())).reading_dtype
@@ -145,13 +150,13 @@ def _overlapping(spans: Sequence[Span], wanted: Iterable[int]) -> Iterator[list[
 
 
 def _read_forward(
-    reader: FrameReader, start: int, jobs: Mapping[int, Conversion], spans: Sequence[Span], group: Sequence[int]
+    reader: FrameReader, start: int, jobs: Mapping[int, _Job], spans: Sequence[Span], group: Sequence[int]
 ) -> Iterator[tuple[int, Callable[[], Encoded]]]:
     """Decode spans from frames that are read once, from a frame on. Yields each when its last frame has been read."""
     if len(group) == 1 and spans[group[0]].start_frame == start:  # needs no frames in memory
         span = spans[group[0]]
         blocks = (_chosen(block, span) for block in reader.blocks(start, span.stop_frame))
-        yield group[0], partial(_same, _encoded(jobs[group[0]], span, blocks))
+        yield group[0], partial(_same, jobs[group[0]].encoded_whole(blocks, span.num_frames))
         return
     waiting = deque(group)
     begun: list[_BegunSpan] = []
@@ -165,7 +170,8 @@ def _read_forward(
         position = stop
         for one in [one for one in begun if one.span.stop_frame <= stop]:
             begun.remove(one)
-            yield one.number, partial(_encoded, jobs[one.number], one.span, one.blocks(reader.block_frames))
+            held = one.blocks(reader.block_frames)
+            yield one.number, partial(jobs[one.number].encoded_whole, held, one.span.num_frames)
         _hold_less(begun)
 
 
@@ -177,15 +183,6 @@ def _chosen(block: Samples, span: Span) -> Samples:
 def _by_start(spans: Sequence[Span], wanted: Iterable[int]) -> list[int]:
     """Numbers of the wanted spans in the order in which they begin."""
     return sorted(wanted, key=spans.__getitem__)
-
-
-def _encoded(job: Conversion, span: Span, blocks: Iterator[Samples]) -> EncodedSegment:
-    """A span in its codec, from its frames."""
-    num_frames = resampled_length(span.num_frames, job.info.sample_rate_hz, job.form.sample_rate_hz)
-    whole = Segment(0, 0, num_frames)
-    pcm = job.prepared(blocks, whole, job.window(whole))
-    payload, num_bytes = write_stream(pcm, num_frames, job.form)
-    return encoded_as(whole, payload, num_bytes, job.form)
 
 
 @dataclass(slots=True)

@@ -67,7 +67,8 @@ writers that died. Columns and views are treated likewise. Audio snapshots that 
 made from stay. Files younger than a day stay, and all that a snapshot younger than a day names. A build may run at the
 same time. Training jobs on a removed snapshot fail. Files are removed without asking: try --dry-run first, which only
 lists them. With --now young files go as well, which is right only while no build is running: nothing is removed if
-there is a sign of a build, and a bucket, which shows no such sign, needs --no-build-is-running.
+there is a sign of a build, and a bucket, which shows no such sign, needs --no-build-is-running. Sets of columns and
+latents, and views, that left the YAML stay; with --left-behind --config FILE.yaml they are removed as a whole.
 """,
     "find": """\
 List the files of OUTPUT that hold a sample: shards of audio and latents, columns and views, with the snapshots that
@@ -145,6 +146,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     inspect = _command(commands, "inspect", "show what is in a data set")
     _path(inspect)
+    _config(inspect)
     _json(inspect)
 
     verify = _command(commands, "verify", "compare shards with their digests and indexes")
@@ -201,6 +203,12 @@ def parser() -> argparse.ArgumentParser:
     gc.add_argument("--keep", type=_count(1), default=10, metavar="N", help="snapshots to keep (default 10)")
     gc.add_argument("--dry-run", action="store_true", help="list the files that would be removed, and remove none")
     gc.add_argument("--now", action="store_true", help="remove young files as well, if no build is running")
+    gc.add_argument(
+        "--left-behind",
+        action="store_true",
+        help="also remove sets of columns and latents, and views, that --config does not name any more",
+    )
+    _config(gc)
     gc.add_argument("--no-build-is-running", action="store_true", help="with --now: you know that no build is running")
     _json(gc)
 
@@ -265,6 +273,12 @@ def _state(command: argparse.ArgumentParser) -> None:
 
 def _json(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+
+
+def _config(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--config", metavar="FILE.yaml", help="the YAML file of the data set: names what it left behind in the output"
+    )
 
 
 def _jobs(command: argparse.ArgumentParser) -> None:

@@ -33,6 +33,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "commas, or Dagster's selection syntax; recordings means catalog, whose run updates them; may be repeated",
     )
     parser.add_argument("--table", action="store_true", help="print what the data set holds even if nothing changed")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="only print what would be built: scan the source, and list partitions, hours and bytes; write nothing",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object; all else goes to standard error")
     parser.add_argument("--verbose", action="store_true", help="print Dagster's own log")
 

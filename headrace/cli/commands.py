@@ -13,8 +13,10 @@ from typing import TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header
 from headrace.cli.as_json import facts_content, plain, print_json
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
+from headrace.config.dataset import load_config
 from headrace.errors import BuildError, ConfigError
 from headrace.exports.exporting import export_snapshot
 from headrace.exports.selected import Selection
@@ -24,6 +26,14 @@ from headrace.upkeep.activity import signs_of_builds
 from headrace.upkeep.columns_export import export_columns
 from headrace.upkeep.gc import MIN_AGE_SECONDS, Garbage, collect, find_garbage, find_leftovers, remove_leftovers
 from headrace.upkeep.inspection import inspect
+from headrace.upkeep.left_behind import (
+    LeftPart,
+    divided_by_age,
+    left_behind,
+    left_behind_text,
+    parts_of_yaml,
+    remove_parts,
+)
 from headrace.upkeep.takedown import find_samples
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.verification.rounds import plan_rounds, verify_rounds
@@ -38,10 +48,15 @@ Command: TypeAlias = Callable[[argparse.Namespace], int]
 def run_inspect(options: argparse.Namespace) -> int:
     """`headrace inspect`."""
     facts = inspect(options.path)
+    left = [] if options.config is None else _left_behind(locate(options.path).storage, options.config)
+    sizes = {part.name: part.num_bytes for part in left}
     if options.json:
-        print_json(facts_content(facts))
-    else:
-        print_facts(plain_console(), facts)
+        print_json({**facts_content(facts), **({} if options.config is None else {"left_behind": sizes})})
+        return 0
+    console = plain_console()
+    print_facts(console, facts)
+    if left:
+        console.print(left_behind_text(sizes, options.path, options.config), highlight=False, soft_wrap=True)
     return 0
 
 
@@ -147,28 +162,61 @@ def run_gc(options: argparse.Namespace) -> int:
     if options.now:
         _check_no_build(storage, is_known=options.no_build_is_running)
     min_age_seconds = 0.0 if options.now else MIN_AGE_SECONDS
+    left, young_parts = divided_by_age(_parts_to_remove(storage, options), now - min_age_seconds)
+    if not options.dry_run:
+        remove_parts(storage, left)
     found = find_garbage(storage, keep=options.keep, now_seconds=now, min_age_seconds=min_age_seconds)
     leftovers = find_leftovers(storage, now_seconds=now, min_age_seconds=min_age_seconds)
     entries = {garbage.part: list(garbage.entries) for garbage in found}
     console = plain_console()
     if options.dry_run:
-        for garbage in found if not options.json else ():
-            console.print(*(f"{garbage.storage.uri}/{path}" for path in garbage.paths), sep="\n", markup=False)
+        paths = [f"{storage.uri}/{entry.path}" for part in left for entry in part.files]
+        paths += [f"{garbage.storage.uri}/{path}" for garbage in found for path in garbage.paths]
+        for path in paths if not options.json else ():
+            console.print(path, markup=False)
     else:
         with _progress("removing", sum(map(len, entries.values()))) as advance:
             entries = collect(storage, found, lambda _: advance())
             remove_leftovers(storage, leftovers)
     if options.json:
-        print_json(_gc_content(found, entries, leftovers, is_dry=options.dry_run))
+        about = {part.name: [entry.path for entry in part.files] for part in left}
+        content = _gc_content(found, entries, leftovers, is_dry=options.dry_run)
+        print_json({**content, **({"left_behind": about} if options.left_behind else {})})
         return 0
     rows = [(g.part, ", ".join(map(str, g.kept)), *_gc_numbers(entries[g.part])) for g in found]
+    rows += [(f"{part.name}, left behind", "", *_gc_numbers(part.files)) for part in left]
     if leftovers:
         rows.append(("files of dead writers", "", *_gc_numbers(leftovers)))
     title = "would be removed (--dry-run)" if options.dry_run else "removed"
     console.print(grid(title, ("part", "snapshots kept", "shards#", "files#", "size#"), rows))
     for line in _gc_notes(found, entries):
         console.print(line, markup=False)
+    for part in young_parts:
+        console.print(f"{part.name} stays: it has files that are younger than a day, or use --now", markup=False)
     return 0
+
+
+def _parts_to_remove(output: Storage, options: argparse.Namespace) -> list[LeftPart]:
+    """The parts that `--left-behind` removes; none without it."""
+    if not options.left_behind:
+        return []
+    if options.config is None:
+        raise ConfigError("--left-behind needs --config FILE.yaml, which says what is still wanted")
+    return _left_behind(output, options.config)
+
+
+def _left_behind(output: Storage, file: str) -> list[LeftPart]:
+    """The parts of an output that a YAML file does not name.
+
+    Raises:
+        ConfigError: the file is invalid, or the output has no catalog.
+        CatalogError: the output belongs to another data set.
+    """
+    config, header = load_config(Path(file)), read_header(output)
+    if header is None:
+        raise ConfigError(f"{output.uri}: has no catalog, so it is not known whether {file} is its YAML file")
+    check_owner(header.totals, config, f"{output.uri}/{HEADER_PATH}")
+    return left_behind(output, parts_of_yaml(config))
 
 
 def _check_no_build(output: Storage, *, is_known: bool) -> None:

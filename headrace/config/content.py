@@ -6,12 +6,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from headrace.arguments import parse_bytes
-from headrace.audio import AudioFormat, Codec
+from headrace.audio import AudioFormat, Codec, Transform
 from headrace.config.partitioning import ShardSize
-from headrace.config.section import Name, Section
+from headrace.config.section import Name, Section, checked_object
 from headrace.config.tables import Table
 from headrace.encoders import KINDS
 from headrace.errors import ConfigError
@@ -31,12 +31,25 @@ def _checked_size(size: object) -> int | None:
         raise ValueError("expected a number of bytes, such as 100000000 or 100mb") from error
 
 
+class TransformConfig(Section):
+    """A function that every sample's audio goes through.
+
+    Attributes:
+        function: `module:function`.
+        fingerprint: text to change when the function's results change.
+    """
+
+    function: Annotated[str, AfterValidator(checked_object)]
+    fingerprint: Annotated[str, Field(min_length=1)]
+
+
 class AudioConfig(Section):
     """Format of the audio in the shards; null keeps the format of the source file.
 
     Attributes:
         codec: `flac`, `opus`, or `copy`, which keeps the bytes of recordings that are in the wanted form.
         bitrate: bits per second for each channel, for Opus only; null is 64,000.
+        transform: what is done with a sample's audio before it gets this format.
     """
 
     sample_rate: int | None = Field(None, ge=1, le=655_350)
@@ -47,6 +60,7 @@ class AudioConfig(Section):
     compression_level: int = Field(5, ge=0, le=8)
     segment_seconds: float | None = Field(None, gt=0, allow_inf_nan=False)
     last_segment: Literal["keep", "drop"] = "keep"
+    transform: TransformConfig | None = None
 
     @model_validator(mode="after")
     def _fits_the_codec(self) -> Self:
@@ -67,6 +81,7 @@ class AudioConfig(Section):
             last_segment=self.last_segment,
             codec=self.codec,
             bitrate=self.bitrate,
+            transform=None if self.transform is None else Transform(**self.transform.model_dump()),
         )
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from headrace.audio_names import check_audio_field
 from headrace.config.error_lines import error_line
 from headrace.config.section import Section, Uri, checked_object, checked_uri
-from headrace.config.tables import TableConfig, TableFile, checked_table
+from headrace.config.tables import ColumnType, TableConfig, TableFile, checked_table
 from headrace.path_patterns import path_pattern
 from headrace.path_templates import checked_path_columns, columns_of
 from headrace.source_kinds import FILES, SourceKind, source_kind
@@ -127,6 +127,7 @@ class SourceConfig(Section):
         table: how the file of the metadata is read.
         where: a condition on the columns of the metadata, in SQL: rows that do not fulfil it are left out.
         samples: what becomes a sample: a recording (`files`), or a row of the metadata (`rows`).
+        rows: column of intervals of the metadata, or of sidecars, each of which is a row; implies `samples: rows`.
         columns: which columns of the metadata have a meaning.
         fields: audio field → column with the path of its file. The first is the recording itself. Empty: one field.
         key_form: what to do with keys that have other characters than a key may have.
@@ -150,6 +151,7 @@ class SourceConfig(Section):
     table: TableConfig = TableConfig()
     where: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
     samples: SampleKind = SampleKind.FILES
+    rows: _ColumnName | None = None
     columns: ColumnsConfig = ColumnsConfig()
     fields: dict[Annotated[str, AfterValidator(check_audio_field)], _ColumnName] = Field(default_factory=dict)
     key_form: KeyForm = KeyForm.AS_IS
@@ -174,6 +176,7 @@ class SourceConfig(Section):
         name = content.get("kind", FILES) if isinstance(content, dict) else FILES
         if not isinstance(name, str):
             return content
+        content = _with_types_of_rows(content)
         kind = source_kind(name)
         options = _checked_options(name, kind, content.get("options", {}) if isinstance(content, dict) else {})
         if not kind.has_rows:
@@ -182,6 +185,8 @@ class SourceConfig(Section):
             raise ValueError(f"samples: {given}: a source of kind {name} has rows, which are the samples: rows")
         columns = content.get("columns", {})
         known = {role: column for role, column in kind.columns.items() if role in ColumnsConfig.model_fields}
+        if content.get("rows") is not None:  # of several rows with one key, one would remain
+            known.pop("key", None)
         merged = {**known, **columns} if isinstance(columns, Mapping) else columns
         implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG, "fields": kind.fields(options)}
         return {**implied, **content, "columns": merged}
@@ -214,16 +219,19 @@ class SourceConfig(Section):
             return self
         if self.metadata is None and self.where is not None:
             raise ValueError("where needs metadata: the table whose columns the condition is about")
-        if self.metadata is None and self.table != TableConfig():
+        of_sidecars = TableConfig(types=self.table.types if self.sidecars or self.rows else {})
+        if self.metadata is None and self.table != of_sidecars:
             raise ValueError("table needs metadata: the table that it describes")
         return self
 
     @model_validator(mode="after")
     def _rows_have_a_table(self) -> Self:
         if self.samples == SampleKind.ROWS:
-            if self.metadata is None and not self.has_own_rows:
+            if self.metadata is None and not self.has_own_rows and not (self.rows is not None and self.sidecars):
                 raise ValueError("samples: rows needs metadata: the table whose rows are the samples")
             return self._checked_fields()
+        if self.rows is not None:
+            raise ValueError(f"rows: {self.rows} makes samples of rows; remove samples: {self.samples}")
         if self.fields:
             raise ValueError("fields needs samples: rows: each row has the paths of the files of a sample")
         spans = [role for role in ("start", "end", "duration", "channel") if getattr(self.columns, role) is not None]
@@ -254,6 +262,20 @@ class SourceConfig(Section):
         key = self.columns.key
         paths = (self.path_column, *self.fields.values())
         return (*(name for path in paths for name in columns_of(path)), *([] if key is None else [key]))
+
+
+def _with_types_of_rows(content: Any) -> Any:  # noqa: ANN401 - what the YAML has
+    """The section with what `rows` implies: `samples: rows`, and the type of its column."""
+    rows, table = (content.get(name) for name in ("rows", "table")) if isinstance(content, dict) else (None, None)
+    if not isinstance(rows, str) or not isinstance(table, Mapping | None):
+        return content
+    types = (table or {}).get("types", {})
+    if not isinstance(types, Mapping):
+        return content
+    if types.get(rows, ColumnType.INTERVALS) != ColumnType.INTERVALS:
+        raise ValueError(f"rows: {rows}: a column of intervals, but table.types says {types[rows]}; remove its type")
+    implied = {**(table or {}), "types": {**types, rows: ColumnType.INTERVALS}}
+    return {"samples": SampleKind.ROWS, **content, "table": implied}
 
 
 def _checked_options(name: str, kind: SourceKind, options: object) -> object:

@@ -35,6 +35,13 @@ class ColumnType(StrEnum):
     FLOAT = "float"
     BOOL = "bool"
     JSON = "json"
+    INTERVALS = "intervals"
+    """Lists of `{start, end, …}`, in seconds."""
+
+    @property
+    def is_json(self) -> bool:
+        """Whether cells of text are JSON."""
+        return self in {ColumnType.JSON, ColumnType.INTERVALS}
 
 
 _ColumnName = Annotated[str, Field(min_length=1)]

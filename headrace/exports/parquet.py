@@ -163,7 +163,7 @@ def _value(dtype: str) -> dict[str, Any]:
 
 def _plain(spec: ColumnSpec, value: Any) -> Any:  # noqa: ANN401 - the user's values
     """A value as its column holds it: lists and objects are JSON."""
-    return value if value is None or spec.kind is not ColumnKind.JSON else json.dumps(value, ensure_ascii=False)
+    return value if value is None or not spec.kind.is_nested else json.dumps(value, ensure_ascii=False)
 
 
 def _column_of(name: str, field: OutputField) -> str:

@@ -125,6 +125,7 @@ def _histogram(numbers: NDArray[Any]) -> tuple[int, ...]:
 
 
 def _texts(column: Column) -> list[str]:
+    column = column.as_text()
     blob, edges = column.values.tobytes(), column.offsets.tolist()
     rows = np.flatnonzero(column.is_valid).tolist()
     return [blob[edges[row] : edges[row + 1]].decode() for row in rows]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConfigError, MissingDependencyError, NotFoundError, StorageError
 from headrace.format.beside.column_files import specs_of
 from headrace.format.beside.column_sets import ColumnSet
-from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable
+from headrace.format.beside.column_table import ColumnKind, ColumnSpec, ColumnTable
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.locate.outputs import AUDIO, COLUMNS
@@ -82,9 +82,8 @@ def _values(audio: Storage, found: ColumnSet) -> Iterator[dict[str, Any]]:
 
 def _listed(table: ColumnTable, spec: ColumnSpec) -> list[Any]:
     column = table.column(spec.name, is_fact=spec.is_fact)
-    if spec.kind is ColumnKind.JSON:
-        as_text = ColumnSpec(spec.name, ColumnKind.STRING, spec.is_fact)
-        column = Column(as_text, column.is_valid, column.values, column.offsets)
+    if spec.kind.is_nested:
+        column = column.as_text()
     return column.take(range(len(column)))
 
 

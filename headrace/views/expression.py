@@ -21,6 +21,7 @@ from headrace.views.syntax import Call, Literal, Name, Node, Scalar, names_in, p
 _DTYPES = {
     ColumnKind.STRING: pl.String,
     ColumnKind.JSON: pl.String,
+    ColumnKind.INTERVALS: pl.String,
     ColumnKind.INT: pl.Int64,
     ColumnKind.FLOAT: pl.Float64,
     ColumnKind.BOOL: pl.Boolean,
@@ -202,6 +203,7 @@ def series(column: Column | Sequence[Column]) -> pl.Series:
         return pl.concat([series(piece) for piece in column])
     dtype = _DTYPES[column.spec.kind]
     if column.spec.kind.is_text:
+        column = column.as_text()
         blob = column.values.tobytes()
         bounds = pairwise(column.offsets.tolist())
         texts = [blob[start:stop].decode() for start, stop in bounds]

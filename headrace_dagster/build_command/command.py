@@ -19,6 +19,7 @@ from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
 from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.upkeep.left_behind import left_behind, left_behind_text, parts_of_yaml
 from headrace_dagster.assets.factory import default_resources
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import newest_snapshot
@@ -28,6 +29,7 @@ from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.interrupts import Interrupts
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.place import Place
+from headrace_dagster.build_command.planning import plan_place
 from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
 from headrace_dagster.resources.encoders import EncoderLoader
@@ -74,6 +76,8 @@ class _Built:
 
 def build_place(place: Place, options: argparse.Namespace) -> int:
     """Bring a data set up to date with the options of `headrace.cli.building`. Raises as `build_dataset`."""
+    if options.plan:
+        return plan_place(place, options)
     select = tuple(options.select)
     return build_dataset(CommandLine(place, select, table=options.table, json=options.json, verbose=options.verbose))
 
@@ -94,6 +98,8 @@ def build_dataset(command: CommandLine) -> int:
         show_changes(console, built.changes, built.rejected_at)
         for line in (*_columns_left(built.config, built.storage), *_waiting_views(built.config, built.storage)):
             _say(console, line)
+    for line in _left_behind(built.config, built.storage, command.place):
+        _say(console, line)
     if command.table or not built.is_idle:
         _show(built.config, built.storage, console)
     show_warnings(console, built.outcomes)
@@ -167,6 +173,13 @@ def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[s
         if header is not None and header.num_without:
             what = "samples" if header.on == "key" else "recordings"
             yield f"columns {entry.name}: {header.num_without} {what} have no row, so their values are null"
+
+
+def _left_behind(config: DatasetConfig, storage: StorageResource, place: Place) -> Iterator[str]:
+    """A line about sets and views that are no longer in the YAML; none without any."""
+    output = storage.output(config)
+    if sizes := {part.name: part.num_bytes for part in left_behind(output, parts_of_yaml(config))}:
+        yield left_behind_text(sizes, output.uri, str(place.yaml))
 
 
 def _waiting_views(config: DatasetConfig, storage: StorageResource) -> Iterator[str]:

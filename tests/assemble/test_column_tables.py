@@ -243,3 +243,16 @@ def test_parts_that_are_not_needed_are_removed_after_a_day(tmp_path):
             os.utime(path, (1e9, 1e9))
     there = {entry.path for entry in built.project.output.list("catalog/columns/")}
     assert there == {*headers[2].paths(), *headers[1].paths(), "catalog/columns/captions/table.json"}
+
+
+def test_intervals_stay_intervals(built):
+    words = [[{"start": 0.0, "end": 1.5, "word": "ja"}], []]
+    dtype = pl.List(pl.Struct({"start": pl.Float64, "end": pl.Float64, "word": pl.String}))
+    table = pl.DataFrame({"path": built.paths[:2], "words": pl.Series(words, dtype=dtype)})
+    assert built.join(table).types == {"words": "intervals"}
+    columns = fitting_columns(built.project.output.at("columns/captions"), read_snapshot(built.project.shards).snapshot)
+    assert [spec.kind for spec in columns.specs] == [ColumnKind.INTERVALS]
+    assert sorted(map(str, (row["words"] for row in built.rows().values() if row["words"] is not None))) == [
+        "[]",
+        "[{'start': 0.0, 'end': 1.5, 'word': 'ja'}]",
+    ]

@@ -148,7 +148,7 @@ def test_latents_that_the_yaml_no_longer_names_are_listed_with_their_size(tmp_pa
     assert graph.scan().success
     event = graph.instance.get_latest_materialization_event(graph.keys.catalog)
     said = event.asset_materialization.metadata["left_behind"].value
-    assert said.startswith("latents/old (1,200 bytes): no longer in the YAML; delete")
+    assert said.startswith("latents/old (1,200 bytes): no longer in the YAML; `headrace gc ")
 
 
 def test_the_run_that_builds_a_partition_does_not_open_its_shards_again(graph, monkeypatch):

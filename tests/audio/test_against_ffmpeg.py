@@ -138,3 +138,40 @@ def test_joined_mp3s_are_the_files_one_after_another(tmp_path):
     parts = [decoded_by_ffmpeg(Made("mp3", one.data, 44_100, 1), tmp_path) for one in (first, second)]
     assert joined.shape[1] == sum(part.shape[1] for part in parts) == 74_100
     assert np.abs(joined - np.concatenate(parts, axis=1)).max() < 1e-3
+
+
+def libav_files(tmp_path):
+    """20 files in forms that need the extra `av`, by ffmpeg: lossy and lossless, cut by an edit list, with pictures."""
+    options = {
+        "aac.m4a": ["-c:a", "aac"],
+        "alac.m4a": ["-c:a", "alac"],
+        "parts.mp4": ["-c:a", "aac", "-movflags", "frag_keyframe+empty_moov"],
+        "opus.webm": ["-c:a", "libopus"],
+        "vorbis.webm": ["-c:a", "libvorbis"],
+        "wma2.wma": ["-c:a", "wmav2"],
+    }
+    for rate, channels in ((16_000, 1), (44_100, 2), (48_000, 1)):
+        wav = file_of(music(rate + 4321, channels, rate), rate_hz=rate)
+        for name, how in options.items():
+            yield Made(name, encoded_by_ffmpeg(wav, tmp_path, f"-{rate}-{name}", *how), 0, channels)
+    whole = tmp_path / "out-44100-aac.m4a"
+    cut, picture = tmp_path / "cut.mp4", tmp_path / "picture.mp4"
+    quiet = ["ffmpeg", "-v", "error", "-nostdin", "-y"]
+    subprocess.run([*quiet, "-ss", "0.3", "-t", "0.5", "-i", whole, "-c", "copy", cut], check=True)
+    lavfi = ["-f", "lavfi", "-i", "testsrc=duration=1:size=64x64:rate=10"]
+    subprocess.run([*quiet, *lavfi, "-i", whole, "-c:v", "mpeg4", "-c:a", "copy", picture], check=True)
+    for path in (cut, picture):
+        yield Made(path.name, path.read_bytes(), 0, 2)
+
+
+def test_forms_of_the_extra_av_have_the_frames_of_ffmpeg(tmp_path):
+    pytest.importorskip("av", reason="the extra av is not installed")
+    made = list(libav_files(tmp_path))
+    assert len(made) == 20
+    for one in made:
+        path = tmp_path / f"file-{one.name}"
+        path.write_bytes(one.data)
+        pcm = by_ffmpeg(b"", "-i", str(path), "-f", "f32le", "-c:a", "pcm_f32le", "-")
+        wanted, found = np.frombuffer(pcm, np.float32).reshape(-1, one.channels).T, decode(one.data)[0]
+        assert found.shape == wanted.shape, one.name
+        assert np.abs(found - wanted).max() < 1e-5, one.name

@@ -25,6 +25,9 @@ def of(data):
         (b"fLaC\0\0\0\x22", Form.OTHER),
         (b"OggS\0\2", Form.OGG),
         (b"\xff\xfb\x90\x64", Form.MPEG),
+        (b"....ftypM4A ", Form.MP4),
+        (b"\x1a\x45\xdf\xa3", Form.MATROSKA),
+        (bytes.fromhex("3026b2758e66cf11"), Form.ASF),
     ],
 )
 def test_a_form_is_found_behind_any_tags(front, head, form):
@@ -35,7 +38,6 @@ def test_a_form_is_found_behind_any_tags(front, head, form):
     ("head", "named"),
     [
         (b"fap ....", "Ensoniq PARIS (PAF); a truncated file of this form looks whole; decode it to FLAC or WAV first"),
-        (b"....ftypM4A ", "MP4, M4A or 3GP; decode it"),
         (b"RIFF....WEBP", "a picture; keep it out of the source"),
         (b"RIFF....abcd", "a RIFF or IFF file without audio"),
         (b"BW64....WAVE", "Broadcast Wave 64 (BW64)"),

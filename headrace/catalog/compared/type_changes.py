@@ -8,6 +8,7 @@ import polars as pl
 from headrace.catalog.rows.metadata_columns import user_name
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.catalog.stored.parts import StoredCatalog
+from headrace.catalog.tables.declared_types import is_intervals
 from headrace.errors import NotFoundError
 
 _WORDS = {pl.String: "text", pl.Float64: "float", pl.Boolean: "bool", pl.List: "list", pl.Struct: "object"}
@@ -41,4 +42,6 @@ def type_changes(before: Mapping[str, str], after: Mapping[str, str], table: str
 
 def type_word(dtype: pl.DataType) -> str:
     """A column's type in a word, as in `types` where there is one."""
+    if is_intervals(dtype):
+        return "intervals"
     return "int" if dtype.is_integer() else _WORDS.get(dtype.base_type(), str(dtype))

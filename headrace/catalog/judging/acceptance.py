@@ -31,6 +31,7 @@ from headrace.catalog.rows.schemas import (
     seconds_of,
 )
 from headrace.config.source import ColumnsConfig, Duplicates, JsonContent, KeyForm, SampleKind
+from headrace.config.tables import ColumnType
 from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys, slug_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 
@@ -65,6 +66,8 @@ class CatalogSettings:
         json_content: what the JSON of a sample holds, and so what the digest of a recording covers.
         path_columns: template of paths, whose names are columns.
         sidecars: extensions of sidecars.
+        types: column → its declared type, for those of sidecars.
+        rows: column of intervals of sidecars whose intervals are the samples; None if rows are those of a table.
     """
 
     settle_seconds: float = 5.0
@@ -81,6 +84,8 @@ class CatalogSettings:
     json_content: JsonContent = JsonContent.EMBED
     path_columns: str | None = None
     sidecars: tuple[str, ...] = ()
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
+    rows: str | None = None
 
 
 def facts_of(recordings: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:

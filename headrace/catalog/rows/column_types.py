@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from headrace.catalog.rows.metadata_columns import json_values
+from headrace.catalog.tables.declared_types import is_intervals
 from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec
 
 _WIDE = {pl.UInt64, pl.Int128}  # may not fit 64 bits with a sign
@@ -24,6 +25,8 @@ def kind_of(dtype: pl.DataType) -> ColumnKind:
     Integers that may not fit 64 bits with a sign are stored as JSON, which loses no digit. A type depends on the
     column's type alone, so that all shards have the same.
     """
+    if is_intervals(dtype):
+        return ColumnKind.INTERVALS
     if dtype.is_nested() or dtype.base_type() in _WIDE:
         return ColumnKind.JSON
     if dtype.is_integer():

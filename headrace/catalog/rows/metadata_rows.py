@@ -35,6 +35,7 @@ from headrace.catalog.rows.row_columns import (
 )
 from headrace.catalog.rows.row_paths import AreFiles, is_near, names_of_file, with_near_files
 from headrace.catalog.tables.corpus_tables import ChosenTable
+from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
 from headrace.catalog.tables.row_origins import RowOrigin
 from headrace.config.source import ColumnsConfig, SampleKind
@@ -129,7 +130,7 @@ class TableReader:
     @property
     def has_folders(self) -> bool:
         """Whether paths may be relative to the folder of the table's file, and not to the source."""
-        files = self._metadata.files if isinstance(self._metadata, TableFiles) else ()
+        files = self._metadata.files if isinstance(self._metadata, TableFiles | IntervalRows) else ()
         return any(is_near(file, self._settings.root) for file, _ in files)
 
     def batches(self, are_files: AreFiles | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:

@@ -35,5 +35,5 @@ class ScanRuntime:
     resuming: Callable[[int], None] = lambda num_files: None  # noqa: ARG005
     settling: Callable[[int, float], None] = lambda num_files, seconds: None  # noqa: ARG005
     probe: Probe = audio.probe
-    probe_version: Callable[[], str] = audio.codec_version
+    probe_version: Callable[[], str] = audio.probe_version
     table_bytes: int = PART_BYTES

@@ -61,7 +61,7 @@ class ScanTables:
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
         self._listed = ListedPaths()
-        self.sidecars = Sidecars(settings.sidecars, table_bytes)
+        self.sidecars = Sidecars(settings.sidecars, settings.types, table_bytes)
         self.rows = Buckets(table.schema, self.most_bytes)
         self.named = Buckets(pl.Schema({"path": pl.String, _IS_LEFT_OUT: pl.Boolean}), self.most_bytes)
         self.left_out: list[SourceStamps] = []
@@ -75,6 +75,11 @@ class ScanTables:
     def is_of_rows(self) -> bool:
         """Whether rows are samples."""
         return self.settings.samples == SampleKind.ROWS
+
+    def use_rows(self, table: TableReader) -> None:
+        """Use another metadata table. Called before `read`."""
+        self.rows.close()
+        self.table, self.rows = table, Buckets(table.schema, self.most_bytes)
 
     def add(self, buckets: Buckets, table: pl.DataFrame) -> None:
         """Add rows to one of the tables."""

@@ -9,6 +9,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -21,8 +22,11 @@ from headrace.catalog.rows.schemas import STAMP_SCHEMA, ColumnTypes
 from headrace.catalog.scanning.scan_workers import FileWorkers
 from headrace.catalog.scanning.sidecar_contents import CONTENT_SCHEMA, SidecarFile, sidecar_contents, sidecars_json
 from headrace.catalog.tables.buckets import Buckets, bucket_of_paths, parts_of
+from headrace.catalog.tables.declared_types import fits, misfit
+from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
+from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.typed_json import json_value
 from headrace.sources.listing import FileStamp, SourceStamps, stamps_of
@@ -68,19 +72,23 @@ class Sidecars:
         num_alone: sidecars beside which there is no recording.
     """
 
-    def __init__(self, extensions: Sequence[str], most_bytes: int) -> None:
+    def __init__(self, extensions: Sequence[str], types: Mapping[str, ColumnType], most_bytes: int) -> None:
         """Nothing is listed yet.
 
         Args:
             extensions: extensions without the dot; there are no sidecars without any.
+            types: column → its declared type; columns that no sidecar has do not matter.
             most_bytes: as in `Buckets`.
         """
+        self._types = types
         self._extensions = sorted(extensions, key=len, reverse=True)
         self._most_bytes = most_bytes
         self._found = Buckets(pl.Schema(_FOUND), most_bytes)
         self._recordings = Buckets(pl.Schema({_BASE: pl.String, _RECORDING: pl.String}), most_bytes)
         self._known = Buckets(pl.Schema(CONTENT_SCHEMA | {_BASE: pl.String}), most_bytes)
         self._columns: Buckets | None = None
+        self._stored: dict[str, str] = {}
+        self._dropped: tuple[str, ...] = ()
         self.schema = pl.Schema()
         self.held = pl.DataFrame(schema=_HELD)
         self.stamps: list[SourceStamps] = []
@@ -130,11 +138,33 @@ class Sidecars:
             if lines.tell():
                 self._read_lines(Path(lines.name))
 
+    def intervals(self, column: str) -> IntervalRows | None:
+        """The intervals in a column as rows, which then is not joined; None without sidecars.
+
+        A recording with an invalid sidecar has a row without times, so that it can be rejected.
+
+        Raises:
+            ConfigError: no sidecar has the column.
+        """
+        if self._columns is None:
+            return None
+        table = _IntervalTable(self._columns, self._most_bytes, self._stored.get(column, column))
+        rows = IntervalRows.of(table, table.column, "path")
+        names = {table.column, *rows.schema}
+        self._dropped = tuple(name for name in self.schema if name in names)
+        self.schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in names})
+        return rows
+
     def joined(self, candidates: pl.DataFrame, part: range) -> pl.DataFrame:
-        """Recordings or rows of a part with the columns of their sidecars, `sidecars` and `FAULT`."""
+        """Recordings or rows of a part with the columns of their sidecars, `sidecars` and `FAULT`.
+
+        Of several rows of a recording, the first has `sidecars`.
+        """
         if self._columns is None:
             return candidates
-        return candidates.join(self._columns.part(part), on="path", how="left", maintain_order="left")
+        columns = self._columns.part(part).drop(self._dropped)
+        joined = candidates.join(columns, on="path", how="left", maintain_order="left")
+        return joined.with_columns(pl.when(pl.col("path").is_first_distinct()).then("sidecars").alias("sidecars"))
 
     def contents(self) -> Iterator[pl.DataFrame]:
         """The contents of the sidecars that are valid (`CONTENT_SCHEMA`), for a scan directly after this one."""
@@ -181,16 +211,16 @@ class Sidecars:
         pairs = kept.join(recordings, on=_BASE).filter(~pl.col(_RECORDING).is_in(held["path"].implode()))
         rows = pairs.select(_RECORDING, *STAMP_SCHEMA, "content", _EXTENSION).sort(_RECORDING, "path").iter_rows()
         for recording, files in groupby(rows, key=lambda row: str(row[0])):
-            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files])
+            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files], self._types)
 
     def _read_lines(self, file: Path) -> None:
         """Read the lines of all recordings as a table."""
         try:
-            table = with_stored_types(read_json_lines(file, "sidecars", (), unit=_LINE))
+            table = with_stored_types(read_json_lines(file, "sidecars", (), self._types, _LINE), self._types)
         except ConfigError as error:
             said = re.sub(f"{_LINE} ([0-9]+)", lambda found: _names_in(file, int(found[1])), str(error))
             raise ConfigError(said) from error
-        stored = stored_names(sorted(name for name in table.schema if not name.startswith("\0")))
+        self._stored = stored = stored_names(sorted(name for name in table.schema if not name.startswith("\0")))
         own = {_PATH: "path", _STORED: "sidecars", FAULT: FAULT}
         self.schema = pl.Schema({name: table.schema[user] for user, name in stored.items()})
         columns = [pl.col(name).alias(new) for name, new in (own | stored).items()]
@@ -198,6 +228,29 @@ class Sidecars:
             rows = batch.select(columns)
             self._columns = self._columns or Buckets(rows.schema, self._most_bytes)
             self._columns.add(rows, bucket_of_paths(rows["path"]))
+
+
+@dataclass(frozen=True, slots=True)
+class _IntervalTable:
+    """A `MetadataTable` of the intervals in a column of sidecars, by path."""
+
+    rows: Buckets
+    most_bytes: int
+    column: str
+
+    @property
+    def schema(self) -> pl.Schema:
+        """Names and types of the columns."""
+        return pl.Schema({name: self.rows.schema[name] for name in ("path", self.column) if name in self.rows.schema})
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The recordings, part by part."""
+        dtype = self.schema[self.column]
+        without_times = pl.lit([{}], dtype=dtype)
+        for part in parts_of([self.rows], self.most_bytes):
+            rows = self.rows.part(part)
+            intervals = pl.when(pl.col(FAULT).is_null()).then(self.column).otherwise(without_times)
+            yield rows.select("path", intervals.alias(self.column))
 
 
 class _Sidecar(NamedTuple):
@@ -220,7 +273,7 @@ class _Sidecar(NamedTuple):
         return found if isinstance(found, dict) else {self.extension: found}
 
 
-def _line(recording: str, sidecars: Sequence[_Sidecar]) -> dict[str, Any]:
+def _line(recording: str, sidecars: Sequence[_Sidecar], types: Mapping[str, ColumnType]) -> dict[str, Any]:
     """The object of a recording: the values of its sidecars, or what is wrong with them."""
     names = ", ".join(one.file.path for one in sidecars)
     own = {_PATH: recording, _NAMES: names, _STORED: None, FAULT: None}
@@ -232,6 +285,8 @@ def _line(recording: str, sidecars: Sequence[_Sidecar]) -> dict[str, Any]:
         for name, value in one.values().items():
             if name in values:
                 return own | {FAULT: f"its sidecars {origins[name]} and {one.file.path} both have {name!r}"}
+            if name in types and not fits(value, types[name]):
+                return own | {FAULT: str(misfit(f"its sidecar {one.file.path}", name, value, types[name]))}
             values[name], origins[name] = value, one.file.path
     return own | {_STORED: sidecars_json(one.file for one in sidecars)} | values
 

@@ -140,6 +140,8 @@ def scan_settings(
         json_content=config.source.json_content,
         path_columns=config.source.path_columns,
         sidecars=config.source.sidecars,
+        types=config.source.table.types,
+        rows=config.source.rows if table is None else None,
     )
 
 

@@ -3,6 +3,8 @@
 __all__ = [
     "buckets",
     "corpus_tables",
+    "declared_types",
+    "interval_rows",
     "json_lines",
     "metadata_files",
     "parquet_tables",

@@ -10,10 +10,12 @@ from typing import Any
 
 import polars as pl
 
+from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import MetadataTable, in_memory, open_metadata
 from headrace.config.source import SourceConfig
-from headrace.config.tables import TableConfig, TableFormat
+from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError
+from headrace.source_kinds import source_kind
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_ROWS = 10_000
@@ -72,6 +74,15 @@ class JoinedTable:
             yield pl.concat([self.schema.to_frame(), left], how="diagonal")
 
 
+def with_intervals(table: MetadataTable, source: SourceConfig) -> MetadataTable:
+    """The rows that `source.rows` makes of a table; the table itself without it."""
+    if source.rows is None:
+        return table
+    if isinstance(table, ChosenTable):
+        return ChosenTable(with_intervals(table.table, source), table.num_left_out)
+    return IntervalRows.of(table, source.rows, source.path_column)
+
+
 def with_metadata(rows: ChosenTable, metadata: MetadataTable, key: str) -> ChosenTable:
     """The rows of a corpus with the columns of a metadata table, which is in memory.
 
@@ -107,17 +118,19 @@ def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> Chosen
     shown = f"of source.uri {source.uri} (kind {source.kind})"
     encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
-        num_left_out = 0
+        num_left_out, names = 0, set[str]()
         while piece := list(islice(rows, _PIECE_ROWS)):
             with temporary_room("a table"):
                 file.writelines(encode(row) + "\n" for row in piece if row)
+            names.update(*filter(None, piece))
             num_left_out += sum(not row for row in piece)
         with temporary_room("a table"):
             file.flush()
         if not Path(file.name).stat().st_size:
             raise ConfigError(f"source.uri {source.uri}: the {source.kind} corpus has no row, so there is no sample")
         form = TableConfig() if source.metadata else source.table
-        form = form.model_copy(update={"format": TableFormat.JSONL})
+        implied = {name: ColumnType(word) for name, word in source_kind(source.kind).types.items() if name in names}
+        form = form.model_copy(update={"format": TableFormat.JSONL, "types": implied | form.types})
         texts = (*source.text_columns, "id")
         table = open_metadata(Path(file.name), shown, path_column=source.path_column, text_columns=texts, form=form)
         return ChosenTable(table, num_left_out)

@@ -4,6 +4,7 @@ The types of other columns are found from their cells (`headrace.catalog.tables.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import polars as pl
 
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
+from headrace.format.beside.intervals import END, START
 
 DTYPES: dict[ColumnType, pl.DataType] = {
     ColumnType.TEXT: pl.String(),
@@ -18,7 +20,7 @@ DTYPES: dict[ColumnType, pl.DataType] = {
     ColumnType.FLOAT: pl.Float64(),
     ColumnType.BOOL: pl.Boolean(),
 }
-"""The type of a column for each declared type; that of `json` depends on the cells."""
+"""The type of a column for each declared type; those of `json` and `intervals` depend on the cells."""
 
 _PATTERNS = {
     ColumnType.INT: r"^[+-]?[0-9]+$",
@@ -31,6 +33,7 @@ _EXPECTED = {
     ColumnType.FLOAT: "a number",
     ColumnType.BOOL: "true, false, 1 or 0",
     ColumnType.JSON: "JSON",
+    ColumnType.INTERVALS: "a list of {start, end, …} in seconds with end >= start >= 0",
 }
 _MOST_SHOWN = 60
 _INT64_LIMIT = 1 << 63
@@ -41,7 +44,7 @@ def check_cells(cells: pl.Series, kind: ColumnType, place: str, numbers: Sequenc
 
     Args:
         cells: a piece of the column, under its name.
-        kind: its declared type; cells of `json` are not checked here (`headrace.catalog.tables.json_cells`).
+        kind: its declared type; cells of JSON are not checked here (`headrace.catalog.tables.json_cells`).
         place: what the message has before the number, such as `table x.csv, line`.
         numbers: the line, or row, of each cell.
     """
@@ -60,7 +63,10 @@ def check_values(values: pl.Series, kind: ColumnType, place: str, numbers: Seque
     dtype = values.dtype
     if kind == ColumnType.JSON or dtype == pl.Null:
         return
-    if dtype == pl.String:
+    if kind == ColumnType.INTERVALS and dtype != pl.String:
+        fitting = pl.Series([fits(value, kind) for value in values.to_list()], dtype=pl.Boolean)
+        _check(fitting, values, kind, place, numbers)
+    elif dtype == pl.String:
         check_cells(values, kind, place, numbers)
     elif dtype.is_nested() or (kind != ColumnType.TEXT and not _is_like(dtype, kind)):
         _check(values.is_null(), values, kind, place, numbers)
@@ -78,8 +84,8 @@ def fits(value: Any, kind: ColumnType) -> bool:  # noqa: ANN401 - any value of J
     """Whether a value of JSON fits a column of this type. null fits every type."""
     if value is None or kind == ColumnType.JSON:
         return True
-    if isinstance(value, list | dict):
-        return False
+    if isinstance(value, list | dict) or kind == ColumnType.INTERVALS:
+        return kind == ColumnType.INTERVALS and isinstance(value, list) and all(map(_is_interval, value))
     if kind == ColumnType.TEXT:
         return True
     if isinstance(value, bool) or kind == ColumnType.BOOL:
@@ -89,8 +95,52 @@ def fits(value: Any, kind: ColumnType) -> bool:  # noqa: ANN401 - any value of J
     return isinstance(value, int | float)
 
 
+def _is_interval(value: object) -> bool:
+    """Whether a value of JSON is an interval: its times are finite numbers, and it does not end before it starts."""
+    if not isinstance(value, dict):
+        return False
+    start, end = value.get(START), value.get(END)
+    if isinstance(start, bool) or isinstance(end, bool):
+        return False
+    return isinstance(start, int | float) and isinstance(end, int | float) and 0 <= start <= end < math.inf
+
+
+def intervals_type(dtype: pl.DataType) -> pl.DataType:
+    """The type of a column of intervals, given the type that its values have: the times come first, and are floats.
+
+    So `is_intervals` finds it by the type alone, also in a stored catalog.
+    """
+    inner = dtype.inner if isinstance(dtype, pl.List) else None
+    others = inner.fields if isinstance(inner, pl.Struct) else []
+    fields = [pl.Field(START, pl.Float64), pl.Field(END, pl.Float64)]
+    return pl.List(pl.Struct([*fields, *(one for one in others if one.name not in {START, END})]))
+
+
+def is_intervals(dtype: pl.DataType) -> bool:
+    """Whether a type is that of a column of intervals."""
+    return isinstance(dtype, pl.List) and intervals_type(dtype) == dtype
+
+
+def in_order_of(name: str, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
+    """A column of this type whose objects in lists have the names of the wanted type in its order, for a cast.
+
+    Polars does not reorder the names of objects in lists.
+    """
+    inner, there = getattr(wanted, "inner", None), getattr(getattr(dtype, "inner", None), "fields", None)
+    if not isinstance(inner, pl.Struct) or there is None:
+        return pl.col(name)
+    known, element = {one.name for one in there}, pl.element()
+    names = (
+        (element.struct.field(one.name) if one.name in known else pl.lit(None)).cast(one.dtype).alias(one.name)
+        for one in inner.fields
+    )
+    return pl.col(name).list.eval(pl.struct(*names))
+
+
 def misfit(place: str, column: str, value: object, kind: ColumnType) -> ConfigError:
     """The error that a cell does not fit the declared type of its column."""
+    if kind == ColumnType.INTERVALS and isinstance(value, list):
+        value = next(one for one in value if not _is_interval(one))
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     shown = shown if len(shown) <= _MOST_SHOWN else shown[:_MOST_SHOWN] + "…"
     return ConfigError(f"{place}: column {column!r}: expected {_EXPECTED[kind]} (types: {kind}), found {shown!r}")
@@ -99,7 +149,9 @@ def misfit(place: str, column: str, value: object, kind: ColumnType) -> ConfigEr
 def _check(fits: pl.Series, cells: pl.Series, kind: ColumnType, place: str, numbers: Sequence[int]) -> None:
     misfits = (~fits.fill_null(value=False) & cells.is_not_null() & _is_filled(cells)).arg_true()
     if len(misfits):
-        raise misfit(f"{place} {numbers[misfits[0]]}", cells.name, cells[misfits[0]], kind)
+        value = cells[misfits[0]]
+        value = value.to_list() if isinstance(value, pl.Series) else value
+        raise misfit(f"{place} {numbers[misfits[0]]}", cells.name, value, kind)
 
 
 def _is_filled(cells: pl.Series) -> pl.Series:

@@ -80,7 +80,7 @@ def read_delimited(
         _check_header(header, name)
         types = {column: kind for column, kind in types.items() if column in header}
         finders = {column: TypeFinder() for column in header if column not in texts and column not in types}
-        objects = {column: JsonCells(name, column) for column, kind in types.items() if kind == ColumnType.JSON}
+        objects = {column: JsonCells(name, column, kind) for column, kind in types.items() if kind.is_json}
         for numbers, cells in _in_pieces(rows):
             piece = pl.DataFrame(list(zip(*cells, strict=True)), dict.fromkeys(header, pl.String), orient="col")
             for column, finder in finders.items():

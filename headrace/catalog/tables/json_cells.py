@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from headrace.catalog.tables.declared_types import misfit
+from headrace.catalog.tables.declared_types import fits, intervals_type, misfit
 from headrace.catalog.tables.json_lines import parsed_json, plain, read_json_lines
 from headrace.config.tables import ColumnType
 from headrace.stores.temporary_room import temporary_room
@@ -18,15 +18,16 @@ from headrace.stores.temporary_room import temporary_room
 class JsonCells:
     """Finds the type of a column of JSON. Each piece is given to `plain_cells`; then `dtype` is its type."""
 
-    def __init__(self, name: str, column: str, unit: str = "line") -> None:
+    def __init__(self, name: str, column: str, kind: ColumnType = ColumnType.JSON, unit: str = "line") -> None:
         """No cells yet.
 
         Args:
             name: name of the table in error messages.
             column: name of the column.
+            kind: its declared type.
             unit: what the numbers of cells are: `line` or `row`.
         """
-        self._name, self._column, self._unit = name, column, unit
+        self._name, self._column, self._kind, self._unit = name, column, kind, unit
         with temporary_room("a table"):
             self._file = tempfile.NamedTemporaryFile(suffix=".jsonl")  # noqa: SIM115 - closed by the finalizer
         weakref.finalize(self, self._file.close)
@@ -40,7 +41,7 @@ class JsonCells:
             numbers: the line, or row, of each cell, in ascending order.
 
         Raises:
-            ConfigError: a cell is not JSON.
+            ConfigError: a cell is not JSON, or not of the declared type.
             StorageError: the temporary folder is full.
         """
         found: list[str | None] = []
@@ -58,18 +59,22 @@ class JsonCells:
         """The common type of all cells. Raises `ConfigError` if they have several kinds."""
         self._file.flush()
         nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
-        if not self._file.tell():
-            return pl.String()
-        found = read_json_lines(Path(self._file.name), self._name, ()).schema[self._column]
-        return nothing.get(found, found)
+        found: pl.DataType = pl.Null()
+        if self._file.tell():
+            found = read_json_lines(Path(self._file.name), self._name, ()).schema[self._column]
+        return intervals_type(found) if self._kind == ColumnType.INTERVALS else nothing.get(found, found)
 
     def _parsed(self, cell: str | None, number: int) -> Any:  # noqa: ANN401 - any value of JSON
         if not cell:
             return None
+        place = f"{self._name}, {self._unit} {number}"
         try:
-            return parsed_json(cell, parse_constant=_rejected)
+            value = parsed_json(cell, parse_constant=_rejected)
         except ValueError as error:
-            raise misfit(f"{self._name}, {self._unit} {number}", self._column, cell, ColumnType.JSON) from error
+            raise misfit(place, self._column, cell, self._kind) from error
+        if not fits(value, self._kind):
+            raise misfit(place, self._column, value, self._kind)
+        return value
 
 
 def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:

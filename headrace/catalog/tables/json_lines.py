@@ -84,7 +84,7 @@ def read_json_lines(
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
     # polars orders more than 32 names by a random hash: in each process differently.
-    ordered = pl.Schema({column: _in_order(schema[column]) for column in seen.columns})
+    ordered = pl.Schema({column: in_order(schema[column]) for column in seen.columns})
     kept = PartTables()
     with file.open("rb") as lines:
         numbers = (number for number, line in enumerate(lines, 1) if line.strip())
@@ -175,13 +175,13 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _in_order(dtype: pl.DataType) -> pl.DataType:
+def in_order(dtype: pl.DataType) -> pl.DataType:
     """The type with the names of objects in alphabetical order; a cast matches them by name."""
     if isinstance(dtype, pl.List):
-        return pl.List(_in_order(dtype.inner))  # type: ignore[arg-type]  # polars declares a class or an instance
+        return pl.List(in_order(dtype.inner))  # type: ignore[arg-type]  # polars declares a class or an instance
     if isinstance(dtype, pl.Struct):
         fields = sorted(dtype.fields, key=lambda field: field.name)
-        return pl.Struct({field.name: _in_order(field.dtype) for field in fields})  # type: ignore[arg-type]  # as above
+        return pl.Struct({field.name: in_order(field.dtype) for field in fields})  # type: ignore[arg-type]  # as above
     return dtype
 
 

@@ -14,11 +14,11 @@ from typing import Protocol
 import polars as pl
 
 from headrace.catalog.tables.compressed_files import UnpackedFile, is_compressed
-from headrace.catalog.tables.declared_types import DTYPES
+from headrace.catalog.tables.declared_types import DTYPES, in_order_of, intervals_type, is_intervals
 from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimited
 from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_arrays import array_as_lines
-from headrace.catalog.tables.json_lines import read_json_lines
+from headrace.catalog.tables.json_lines import in_order, read_json_lines
 from headrace.catalog.tables.one_schema import NamedTable, common_types
 from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
@@ -106,7 +106,9 @@ class TypedTable:
     def _typed(self, batch: pl.DataFrame) -> pl.DataFrame:
         lacking = {name: dtype for name, dtype in self.schema.items() if name not in batch.columns}
         nulls = (pl.lit(None, dtype=dtype).alias(name) for name, dtype in lacking.items())
-        return batch.with_columns(nulls).select(*self.schema).cast(self.schema)
+        whole = batch.with_columns(nulls)
+        ordered = (in_order_of(name, whole.schema[name], dtype) for name, dtype in self.schema.items())
+        return whole.select(ordered).cast(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class TableFiles:
 
 def with_origins(table: MetadataTable) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
     """The rows of a table in order, some at a time, and where they come from; None if they are of no file."""
-    if isinstance(table, TableFiles):
+    if hasattr(table, "with_origins"):
         yield from table.with_origins()
     else:
         yield from ((batch, None) for batch in table.batches())
@@ -172,13 +174,14 @@ def open_metadata(  # noqa: PLR0913 - a file, its form, and what its columns are
     return open_metadata_files(files, path_column=path_column, text_columns=text_columns, owner=owner, form=form)
 
 
-def open_metadata_files(
+def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their columns are for
     files: Sequence[tuple[Path, str]],
     *,
     path_column: str = "path",
     text_columns: Sequence[str] = (),
     owner: object = None,
     form: TableConfig = STANDARD,
+    may_lack_types: bool = False,
 ) -> MetadataTable:
     """Open a metadata table of one or more files. Types, errors and other arguments are those of `open_metadata`.
 
@@ -190,6 +193,7 @@ def open_metadata_files(
         text_columns: as in `open_metadata`, like `owner` and `form`.
         owner: see `TypedTable`.
         form: how each file is read, and types of columns.
+        may_lack_types: whether columns with a declared type may be of sidecars instead.
 
     Raises:
         ConfigError: also if the values of a column are of different kinds in two files.
@@ -200,6 +204,8 @@ def open_metadata_files(
     tables = [NamedTable(name, one.table) for name, one in zip(names, opened, strict=True)]
     free = {*texts, *(name for name, kind in form.types.items() if kind in DTYPES)}
     types = common_types(tables, free)
+    if may_lack_types:
+        form = form.model_copy(update={"types": {name: kind for name, kind in form.types.items() if name in types}})
     where = names[0] if len(files) == 1 else f"metadata table of {len(files)} files"
     schema = _checked_schema(pl.Schema(types), where, texts, form)
     for column in columns_of(path_column):
@@ -208,9 +214,10 @@ def open_metadata_files(
     return TableFiles(schema, tuple(zip((TableFileName(shown) for _, shown in files), typed, strict=True)))
 
 
-def with_stored_types(table: MetadataTable) -> MetadataTable:
-    """A table whose columns have the types of a metadata table: a column of nothing is text."""
-    return TypedTable(_stored_types(table.schema, "", (), {}), table)
+def with_stored_types(table: MetadataTable, declared: Mapping[str, ColumnType]) -> MetadataTable:
+    """A table whose columns have the declared types, and those of a metadata table: a column of nothing is text."""
+    there = {column: kind for column, kind in declared.items() if column in table.schema}
+    return TypedTable(_stored_types(table.schema, "", (), there), table)
 
 
 def read_metadata(
@@ -346,6 +353,9 @@ def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str], declared: 
     # A column of only nulls, or of only empty lists, becomes text, which every reader of Parquet supports.
     nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
     types = {column: nothing.get(dtype, dtype) for column, dtype in schema.items()}
+    types |= {column: in_order(dtype) for column, dtype in schema.items() if is_intervals(dtype)}  # was not declared
+    of_intervals = [column for column, kind in declared.items() if kind == ColumnType.INTERVALS]
+    types |= {column: intervals_type(schema[column]) for column in of_intervals}
     types |= {column: DTYPES[kind] for column, kind in declared.items() if kind in DTYPES}
     return pl.Schema(types | dict.fromkeys(texts, pl.String()))
 

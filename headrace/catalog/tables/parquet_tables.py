@@ -71,9 +71,7 @@ class DeclaredTable:
         """The table with these types. Columns of JSON in text are read once. Raises `ConfigError` as `batches`."""
         there = {column: kind for column, kind in types.items() if column in table.schema}
         of_text = {column: kind for column, kind in there.items() if table.schema[column] == pl.String}
-        objects = {
-            column: JsonCells(name, column, "row") for column, kind in of_text.items() if kind == ColumnType.JSON
-        }
+        objects = {column: JsonCells(name, column, kind, "row") for column, kind in of_text.items() if kind.is_json}
         first = 1
         for batch in table.batches() if objects else ():
             for column, cells in objects.items():
@@ -97,4 +95,4 @@ class DeclaredTable:
         if values.dtype != pl.String or kind == ColumnType.TEXT:
             return values
         dtype = self.schema[values.name]
-        return decoded(values, dtype) if kind == ColumnType.JSON else converted(values, dtype)
+        return decoded(values, dtype) if kind.is_json else converted(values, dtype)

@@ -7,15 +7,16 @@ a file of named arrays (`tables`), so numpy alone reads it. `column_files` finds
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
+from headrace.format.beside.intervals import Intervals, without_times
 from headrace.format.lazy import cached_property
 from headrace.format.typed_json import json_value, typed
 
@@ -33,16 +34,24 @@ class ColumnKind(StrEnum):
     BOOL = "bool"
     JSON = "json"
     """Lists and objects."""
+    INTERVALS = "intervals"
+    """Lists of `{start, end, …}`, in seconds: arrays of times, and the other names as JSON."""
 
     @property
     def is_text(self) -> bool:
-        """Whether values are stored as UTF-8 text."""
-        return self in {ColumnKind.STRING, ColumnKind.JSON}
+        """Whether values are stored as UTF-8 text; those of intervals without their times."""
+        return self is ColumnKind.STRING or self.is_nested
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values are lists and objects."""
+        return self in {ColumnKind.JSON, ColumnKind.INTERVALS}
 
 
 _DTYPES: dict[ColumnKind, str] = {
     ColumnKind.STRING: "<u1",
     ColumnKind.JSON: "<u1",
+    ColumnKind.INTERVALS: "<u1",
     ColumnKind.BOOL: "<u1",
     ColumnKind.INT: "<i8",
     ColumnKind.FLOAT: "<f8",
@@ -77,12 +86,14 @@ class Column:
         values: int64, float64 or uint8 (n,); 0 where the value is null. For text: uint8, all texts in UTF-8, end to
             end; the text of a list or an object is JSON.
         offsets: int32 or int64 (n + 1,), where each text begins in `values`; empty for numbers.
+        intervals: the times of intervals, whose other names are the text; None for other types.
     """
 
     spec: ColumnSpec
     is_valid: NDArray[np.bool_]
     values: NDArray[Any]
     offsets: NDArray[Any] = field(default_factory=lambda: np.zeros(0, np.int32))
+    intervals: Intervals | None = None
 
     @classmethod
     def of(cls, spec: ColumnSpec, values: Sequence[Any]) -> "Column":
@@ -96,7 +107,8 @@ class Column:
             texts = [b"" if value is None else _text(spec.kind, value) for value in values]
             ends = np.cumsum([0, *map(len, texts)])
             offsets = ends.astype(np.int32 if ends[-1] <= np.iinfo(np.int32).max else np.int64)
-            return cls(spec, is_valid, np.frombuffer(b"".join(texts), np.uint8), offsets)
+            times = Intervals.of(values) if spec.kind is ColumnKind.INTERVALS else None
+            return cls(spec, is_valid, np.frombuffer(b"".join(texts), np.uint8), offsets, times)
         if spec.kind is ColumnKind.INT and (
             big := next((v for v in values if v is not None and v not in _INT64), None)
         ):
@@ -130,13 +142,22 @@ class Column:
         blob = self.values[self.offsets[row] : self.offsets[row + 1]].tobytes()
         try:
             text = blob.decode()
-            return json_value(text) if self.spec.kind is ColumnKind.JSON else text
+            value = json_value(text) if self.spec.kind.is_nested else text
+            return value if self.intervals is None else self.intervals.row(row, typed(list[dict[str, Any]], value))
         except ValueError as error:
             raise FormatError(f"column {self.spec.name!r}, row {row}: {error}; {tables.WAY_OUT}") from error
 
     def take(self, rows: Iterable[int]) -> list[Any]:
         """The values of some rows; see `value`."""
         return [self.value(row) for row in rows]
+
+    def as_text(self) -> "Column":
+        """A column of text with the same values; lists and objects are JSON."""
+        spec = replace(self.spec, kind=ColumnKind.STRING)
+        if self.intervals is None:
+            return replace(self, spec=spec)
+        values = self.take(range(len(self)))
+        return Column.of(spec, [None if value is None else _text(ColumnKind.JSON, value).decode() for value in values])
 
     def numbers(self, rows: Any = slice(None)) -> NDArray[np.float64]:  # noqa: ANN401 - any index of numpy
         """The values of some rows as float64, NaN where they are null; true is 1.
@@ -174,11 +195,12 @@ class Column:
         if valid.max(initial=0) > 1:
             raise ValueError(f"column {spec.name!r} says {valid.max()} where 0 or 1 says whether there is a value")
         is_valid = np.ones(rows, np.bool_) if valid is _NOTHING else valid.view(np.bool_)
-        return cls(spec, is_valid, values, offsets)
+        times = Intervals.of_arrays(arrays, number, rows) if spec.kind is ColumnKind.INTERVALS else None
+        return cls(spec, is_valid, values, offsets, times)
 
     def arrays(self, number: int) -> dict[str, NDArray[Any]]:
         """The arrays of this column in a file, as column `number`."""
-        arrays = {f"{number}.values": self.values}
+        arrays = {f"{number}.values": self.values} | ({} if self.intervals is None else self.intervals.arrays(number))
         if self.spec.kind.is_text:
             arrays[f"{number}.offsets"] = self.offsets
         if self.num_nulls:
@@ -282,6 +304,8 @@ def keys_digest(keys: Iterable[str]) -> str:
 
 
 def _text(kind: ColumnKind, value: object) -> bytes:
-    if kind is ColumnKind.JSON:
+    if kind is ColumnKind.INTERVALS:
+        value = without_times(cast("Any", value))
+    if kind.is_nested:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     return str(value).encode()

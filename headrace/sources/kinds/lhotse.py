@@ -200,4 +200,6 @@ def _open(uri: str, options: LhotseOptions, _exclude: Sequence[str]) -> ItemCorp
     return ItemCorpus(uri, LhotseItems(tuple(files), root_of(uri, files), options))
 
 
-KIND = SourceKind(_open, LhotseOptions, columns={"key": "id", "channel": "channel"})
+KIND = SourceKind(
+    _open, LhotseOptions, columns={"key": "id", "channel": "channel"}, types={"supervisions": "intervals"}
+)

@@ -102,8 +102,9 @@ def _columns(supervisions: Sequence[_Object], length: object) -> dict[str, Any]:
 
 def _interval(supervision: _Object, length: float) -> dict[str, Any]:
     begin = _number(supervision.get("start"))
-    end = begin + _number(supervision.get("duration"))
-    span = {"start": max(0.0, begin), "end": min(end, length) if length else end}
+    end = max(0.0, begin + _number(supervision.get("duration")))
+    end = min(end, length) if length else end
+    span = {"start": min(max(0.0, begin), end), "end": end}
     return {**span, **{name: supervision.get(name) for name in ("id", *_COLUMNS)}}
 
 

@@ -280,7 +280,7 @@ def _check_null(null: float, spec: ColumnSpec) -> None:
 
 
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
-_HELD = {ColumnKind.STRING: "text", ColumnKind.JSON: "lists or objects"}
+_HELD = {ColumnKind.STRING: "text", ColumnKind.JSON: "lists or objects", ColumnKind.INTERVALS: "intervals"}
 
 
 def _planned(number: int, found: _Found, tensors: Sequence[tuple[int, TensorColumn]], split: str | None) -> ColumnSet:

@@ -27,6 +27,12 @@ VALUES = {
     ColumnKind.FLOAT: st.floats(),
     ColumnKind.BOOL: st.booleans(),
     ColumnKind.JSON: JSON_VALUES.filter(lambda value: value is not None),
+    ColumnKind.INTERVALS: st.lists(
+        st.tuples(st.floats(0, 5), st.floats(0, 5), st.dictionaries(st.sampled_from("abc"), JSON_VALUES)).map(
+            lambda one: {"start": min(one[:2]), "end": max(one[:2]), **one[2]}
+        ),
+        max_size=3,
+    ),
 }
 
 

@@ -72,3 +72,15 @@ def test_ui_names_what_is_wrong_with_the_file(project, capsys):
     (project.datasets / "tones.yaml").write_text("nonsense: 1\n")
     assert commands.ui([str(project.datasets / "tones.yaml")]) == 2
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_a_set_that_left_the_yaml_is_named(project, capsys):
+    assert build(project) == 0
+    assert "no longer in the YAML" not in capsys.readouterr().out
+    folder = project.output / "columns/gone/snapshots"
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_bytes(b"{}")
+    assert build(project) == 0
+    said = capsys.readouterr().out
+    assert "columns/gone (2 bytes): no longer in the YAML; `headrace gc " in said
+    assert f"--left-behind --config {project.datasets / 'tones.yaml'}` removes them" in said

@@ -8,8 +8,11 @@ from typing import ClassVar
 
 import pytest
 
+from headrace.catalog.compared.type_changes import column_types
+from headrace.catalog.stored.parts import existing_catalog
 from headrace.errors import ConfigError
 from headrace.sources.sources import open_corpus
+from headrace.stores.storage import open_storage
 from headrace.testing import CorpusContract
 from headrace.testing.corpus_contract import Change
 from tests.support.corpora import NUM_UTTERANCES, KindBuilds, build, sound, text, write_sound
@@ -199,6 +202,29 @@ def test_columns_alignments_and_own_values_come_along(tmp_path):
         ("you", 0.125, 0.25),
     ]
     assert not {"target", "codes"} & values.keys()
+
+
+def test_supervisions_as_a_column_may_be_the_rows(tmp_path):
+    write_sound(tmp_path / "a.wav", 1, frames=4000)
+    said = [supervision(f"u{n}", "rec", 0.1 * n, 0.1, text=f"text {n}") for n in range(2)]
+    write_manifest(tmp_path / "recordings.jsonl", [recording("rec", "a.wav", frames=4000)])
+    write_manifest(tmp_path / "supervisions.jsonl", said)
+    asked = {"kind": "lhotse", "uri": "*.jsonl", "options": {"supervisions": "columns"}, "rows": "supervisions"}
+    samples = build(tmp_path, asked).samples
+    found = {key[key.rindex("-f") :]: sample["metadata"]["text"] for key, sample in samples.items()}
+    assert found == {"-f0-800": "text 0", "-f800-1600": "text 1"}
+
+
+def test_supervisions_as_a_column_are_intervals_within_their_cut(tmp_path):
+    write_sound(tmp_path / "a.wav", 1, frames=4000)
+    spans = [(-0.1, 0.2), (0.4, 1), (2, 1)]
+    said = [supervision(f"u{n}", "rec", start, length) for n, (start, length) in enumerate(spans)]
+    write_manifest(tmp_path / "cuts.jsonl", [cut("c", recording("rec", "a.wav", frames=4000), 0, 0.5, *said)])
+    found = build(tmp_path, {"kind": "lhotse", "uri": "cuts.jsonl"})
+    (sample,) = found.samples.values()
+    times = [(one["start"], one["end"]) for one in sample["metadata"]["supervisions"]]
+    assert times == [(0.0, 0.1), (0.4, 0.5), (0.5, 0.5)]
+    assert column_types(existing_catalog(open_storage(str(tmp_path / "output"))))["supervisions"] == "intervals"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""Makes a table of the intervals in a column of another table (`source.rows`): one row for each.
+
+Pure. The times are those of the recording, so a row that is a span itself has no such intervals.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from headrace.catalog.tables.declared_types import is_intervals
+from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
+from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
+from headrace.errors import ConfigError
+from headrace.format.beside.intervals import END, START
+
+_INDEX = "\0index"
+_SPANS = (START, END, "duration")
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRows:
+    """A `MetadataTable` with a row for each interval in a column of another one. Rows without intervals are left out.
+
+    Attributes:
+        table: the other table.
+        column: its column of intervals.
+        schema: names and types of the columns: those of the table, except the column, then those of the intervals,
+            which take the place of columns of the table with the same names.
+    """
+
+    table: MetadataTable
+    column: str
+    schema: pl.Schema
+
+    @classmethod
+    def of(cls, table: MetadataTable, column: str, path: str) -> "IntervalRows":
+        """The rows of a column. `path` is the column with the paths of recordings.
+
+        Raises:
+            ConfigError: there is no such column of intervals, or the rows are spans.
+        """
+        names = ", ".join(table.schema)
+        if column not in table.schema or not is_intervals(table.schema[column]):
+            raise ConfigError(f"source.rows: there is no column {column!r} of intervals; the columns are {names}")
+        if spans := [name for name in _SPANS if name in table.schema]:
+            raise ConfigError(
+                f"source.rows: the rows have a column {spans[0]!r}, and intervals are spans of whole recordings; "
+                "rename the column, or take it out"
+            )
+        own = table.schema[column].inner.to_schema()  # type: ignore[attr-defined]  # of a list of objects
+        if path in own:
+            raise ConfigError(f"source.rows: the intervals have a name {path!r}, which is that of paths; rename it")
+        others = {name: dtype for name, dtype in table.schema.items() if name != column and name not in own}
+        return cls(table, column, pl.Schema({**others, **own}))
+
+    @property
+    def files(self) -> tuple[tuple[TableFileName, MetadataTable], ...]:
+        """The files of the table, as of `TableFiles`."""
+        return self.table.files if isinstance(self.table, TableFiles) else ()
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        """The rows in order, some at a time."""
+        return (rows for rows, _ in self.with_origins())
+
+    def with_origins(self) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
+        """The rows in order, some at a time, and where their rows come from."""
+        for batch, origin in with_origins(self.table):
+            exploded = batch.with_row_index(_INDEX).explode(self.column).filter(pl.col(self.column).is_not_null())
+            index = exploded[_INDEX]
+            own = exploded[self.column].struct.unnest()
+            rows = exploded.select(name for name in self.schema if name not in own.columns)
+            lines = None if origin is None else replace(origin, lines=origin.lines.gather(index))
+            yield rows.hstack(own.get_columns()).select(self.schema.keys()), lines

@@ -1,0 +1,140 @@
+"""Rows that are made of a column of intervals (`source.rows`), of tables and of sidecars, from the YAML to samples."""
+
+import json
+
+import pytest
+
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.errors import ConfigError
+from tests.support.yaml_corpora import YamlCorpus, rejected_codes
+
+TURNS = {
+    "a": [{"start": 0, "end": 0.02, "text": "ja"}, {"start": 0.03, "end": 0.05, "text": "so"}],
+    "b": [{"start": 0.01, "end": 0.02, "text": "na"}],
+}
+SPANS = {("a", 0, 160, "ja"), ("a", 240, 400, "so"), ("b", 80, 160, "na")}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    made = YamlCorpus(tmp_path)
+    made.put("a.wav", "b.wav")
+    return made
+
+
+def table(corpus, **more):
+    rows = [{"path": f"{name}.wav", "turns": turns, "text": "whole", **more} for name, turns in TURNS.items()]
+    corpus.write("t.jsonl", "\n".join(map(json.dumps, rows)))
+    return {"metadata": "t.jsonl", "rows": "turns"}
+
+
+def sidecars(corpus):
+    for name, turns in TURNS.items():
+        corpus.write(f"{name}.json", json.dumps({"turns": turns, "speaker": f"speaker of {name}"}))
+    return {"sidecars": ["json"], "rows": "turns"}
+
+
+def spans(samples):
+    return {
+        (
+            about["headrace"]["source"][0],
+            about["headrace"]["start_frame"],
+            about["headrace"]["stop_frame"],
+            about["text"],
+        )
+        for about in samples.values()
+    }
+
+
+@pytest.mark.parametrize("of", [table, sidecars])
+def test_each_interval_is_a_sample_with_its_names_as_columns(corpus, of):
+    asked = of(corpus)
+    assert corpus.scan(**asked).rejected.is_empty()
+    found = corpus.samples(**asked)
+    assert spans(found) == SPANS
+    assert all("turns" not in about for about in found.values())
+    if of is sidecars:
+        assert {about["speaker"] for about in found.values()} == {"speaker of a", "speaker of b"}
+
+
+@pytest.mark.parametrize("of", [table, sidecars])
+def test_a_changed_interval_is_one_changed_row(corpus, of):
+    asked = of(corpus)
+    before = {row["recording_digest"] for row in corpus.scan(**asked).recordings.to_dicts()}
+    TURNS["b"][0]["text"] = "no"
+    try:
+        of(corpus)
+        after = {row["recording_digest"] for row in corpus.scan(**asked).recordings.to_dicts()}
+    finally:
+        TURNS["b"][0]["text"] = "na"
+    assert len(before & after) == 2
+    assert len(after - before) == 1
+
+
+def test_rows_of_sidecars_keep_their_content_once(corpus):
+    asked = sidecars(corpus)
+    corpus.scan(**asked)
+    found = existing_catalog(corpus.storage.output(corpus.config(**asked))).recordings(["path", "sidecars"])
+    assert sorted(found.drop_nulls()["path"]) == ["a.wav", "b.wav"]
+
+
+def test_a_recording_without_intervals_and_one_with_an_invalid_sidecar_are_rejected(corpus):
+    asked = sidecars(corpus)
+    corpus.put("c.wav", "d.wav", "e.wav")
+    corpus.write("c.json", '{"turns": []}')
+    corpus.write("d.json", '{"turns": [{"start": 2, "end": 1}]}')
+    corpus.write("e.json", "no JSON")
+    scan = corpus.scan(**asked)
+    rejected = {(row["path"], row["origin"], row["code"]) for row in scan.rejected.to_dicts()}
+    assert {
+        ("c.wav", "file", "no_row"),
+        ("d.wav", "metadata", "bad_sidecar"),
+        ("e.wav", "metadata", "bad_sidecar"),
+    } <= rejected
+    assert scan.num_recordings == 3
+
+
+def test_an_interval_outside_of_its_recording_is_one_reject(corpus):
+    corpus.write("t.jsonl", '{"path": "a.wav", "turns": [{"start": 0, "end": 0.02}, {"start": 9, "end": 10}]}')
+    (corpus.corpus / "b.wav").unlink()
+    scan = corpus.scan(metadata="t.jsonl", rows="turns")
+    assert (rejected_codes(scan), scan.num_recordings) == ({"outside_recording": 1}, 1)
+
+
+def test_reasons_name_the_line_of_the_table(corpus):
+    table(corpus)
+    corpus.write("u.jsonl", '\n{"path": "c.wav", "turns": [{"start": 0, "end": 1, "text": "x"}]}')
+    reasons = corpus.rejects(metadata=["t.jsonl", "u.jsonl"], rows="turns")
+    assert "line 2 of" in reasons["c.wav"]
+    assert "u.jsonl names no file" in reasons["c.wav"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"path": "a.wav", "words": []}', "there is no column 'turns'"),
+        ('{"path": "a.wav", "turns": [], "start": 0}', "the rows have a column 'start'"),
+        ('{"path": "a.wav", "turns": [{"start": 0, "end": 1, "path": "x"}]}', "the intervals have a name 'path'"),
+    ],
+)
+def test_rows_that_cannot_be_made_are_an_error(corpus, line, said):
+    corpus.write("t.jsonl", line)
+    with pytest.raises(ConfigError, match=said):
+        corpus.scan(metadata="t.jsonl", rows="turns")
+    corpus.write("a.json", line)
+    if "'path'" in said or "no column" in said:
+        with pytest.raises(ConfigError, match=said):
+            corpus.scan(sidecars=["json"], rows="turns")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"rows": "turns"}, "samples: rows needs metadata"),
+        ({"rows": "turns", "metadata": "t.csv", "samples": "files"}, "rows: turns makes samples of rows"),
+        ({"rows": "turns", "metadata": "t.csv", "table": {"types": {"turns": "json"}}}, "table.types says json"),
+    ],
+)
+def test_the_yaml_says_what_rows_needs(corpus, asked, said):
+    with pytest.raises(ConfigError, match=said):
+        corpus.config(**asked)
