@@ -44,7 +44,11 @@ Write the .idx beside each tar that matches, and the sizes.json of their folder:
 headrace.StreamingDataset starts at once. Where another tool's file is called X.idx, as DALI's are, that file stays, and
 Headrace's is called X.headrace.idx. GLOB is a folder, a shell glob or a brace pattern; quote it. Files are replaced
 atomically. sizes.json is written last and only if every tar is valid, and keeps its entries for other tars. Tars that
-are cut off or not WebDatasets are listed, and the exit code is then 1.
+are cut off or not WebDatasets are listed, and the exit code is then 1. With --columns the JSON, text and class members
+of each sample are read as well and become the set of columns metadata, so that columns=, tensors=, where= and views
+(headrace view) work as on an output. With --columns or --into only the headers of members and of audio are read, of
+tars in a store by ranges; tars that did not change since the last call are not read again. --into is needed where
+nothing can be written beside the tars; remote=DIR then reads them.
 """,
     "export": """\
 Export one snapshot in a form that other tools read (docs/exports.md): webdataset (train_000000.tar …, sizes.json and
@@ -180,6 +184,8 @@ def parser() -> argparse.ArgumentParser:
         help="names of the audio fields, separated by commas, of samples with several audio files: mix,vocals for "
         "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
     )
+    index.add_argument("--columns", action="store_true", help="make columns of the JSON, text and class members, too")
+    index.add_argument("--into", metavar="DIR", help="folder or URL that gets all files (default: beside the tars)")
 
     _export(_command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …"))
 

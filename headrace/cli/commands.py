@@ -85,6 +85,8 @@ def run_index(options: argparse.Namespace) -> int:
             num_threads=options.jobs,
             key_at=options.key_at,
             audio_fields=options.audio_fields,
+            columns=options.columns,
+            into=options.into,
             progress=lambda _: advance(),
         )
     faults = [(result.name, result.fault) for result in results if result.fault]

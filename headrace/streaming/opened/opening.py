@@ -30,6 +30,7 @@ from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
@@ -297,7 +298,8 @@ def _fields_of(opened: OpenedRemote) -> dict[str, str]:
         return {}
     shard = opened.primary.shards.name(0)
     fields = opened.primary.load_index(opened.primary.storage, shard).fields
-    found = {name: f"the files .{name} in the shards" for name in fields}
+    is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
+    found = {} if is_own else {name: f"the files .{name} in the shards" for name in fields}
     return found | {name: "a field that every batch has" for name in names if is_taken(name)}
 
 
