@@ -146,7 +146,8 @@ class _SparseFile(_RangedFile):
             return found
         if stop - start > self._piece_bytes:
             return super().read_at(start, stop)
-        piece = self._pieces[start] = super().read_at(start, min(start + self._piece_bytes, self._size))
+        known = self._starts[place] if place < len(self._starts) else self._size
+        piece = self._pieces[start] = super().read_at(start, min(start + self._piece_bytes, known))
         self._starts.insert(place, start)
         return piece[: stop - start]
 

@@ -23,12 +23,15 @@ Kinds = Mapping[tuple[bool, str], ColumnKind]
 """Whether a column is a fact, and its name → its type."""
 
 
-def with_columns(file: BinaryIO, index: ShardIndex, *, reads_members: bool = True) -> tuple[ShardIndex, ColumnTable]:
+def with_columns(
+    file: BinaryIO, index: ShardIndex, split: str, *, reads_members: bool
+) -> tuple[ShardIndex, ColumnTable]:
     """The columns of the samples of a tar, and its index with the checksums of the members that were read for them.
 
     Args:
         file: the tar.
         index: its index.
+        split: the split that it belongs to.
         reads_members: whether JSON, text and class members become columns; otherwise there are facts only.
 
     Raises:
@@ -45,7 +48,7 @@ def with_columns(file: BinaryIO, index: ShardIndex, *, reads_members: bool = Tru
                 found |= _values(blob, name, f"{index.shard}: {key}.{name}")
         rows.append(found)
     try:
-        columns = (*_facts(index), *_columns(rows))
+        columns = (*_facts(index, split), *_columns(rows))
         keys = keys_digest(index.keys())
     except ValueError as error:
         raise FormatError(f"{index.shard}: a key or a value is not valid Unicode ({error})") from error
@@ -68,11 +71,12 @@ def _values(blob: bytes, name: str, member: str) -> dict[str, Any]:
     return {name: int(text) if text.strip().lstrip("+-").isdecimal() else text}
 
 
-def _facts(index: ShardIndex) -> tuple[Column, ...]:
+def _facts(index: ShardIndex, split: str) -> tuple[Column, ...]:
     rates, frames, channels = (array.tolist() for array in (index.sample_rate_hz, index.num_frames, index.num_channels))
     seconds = [n / rate if rate and n >= 0 else None for n, rate in zip(frames, rates, strict=True)]
     facts: dict[str, tuple[ColumnKind, list[Any]]] = {
         "key": (ColumnKind.STRING, index.keys()),
+        "split": (ColumnKind.STRING, [split] * len(index)),
         "duration_seconds": (ColumnKind.FLOAT, seconds),
         "sample_rate_hz": (ColumnKind.INT, [rate or None for rate in rates]),
         "num_channels": (ColumnKind.INT, [number or None for number in channels]),

@@ -45,7 +45,8 @@ from headrace.upkeep.tar_columns import as_kinds, common_kinds, kinds_of, with_c
 from headrace.views.names import METADATA
 
 COLUMNS = f"columns/{METADATA}"
-_PIECE_BYTES = 4096  # a header, a short JSON, and the header and first bytes of the next member
+_PIECE_BYTES = 2048  # a header, a short JSON, and the header and first bytes of the next member
+_HEADERS_BYTES = 1600  # likewise, where the JSON is short enough to be skipped
 _TARS_OF_PARTITION = 256
 _SPLIT = re.compile(r"[A-Za-z-]+(?=[-_.]?\d|[-_.]|$)")
 
@@ -94,7 +95,7 @@ class TarSet:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read of a tar: its entry in a manifest except for its name's place, and its table of columns on disk."""
+    """Result of reading a tar: its entry in a manifest but for its place, and its table of columns on disk."""
 
     entry: ShardEntry
     digest: str
@@ -104,7 +105,7 @@ class _Read:
 
 @dataclass(slots=True)
 class _Known:
-    """What the folder has of earlier calls.
+    """Content of the folder from earlier calls.
 
     Attributes:
         tars: the list of tars.
@@ -180,11 +181,11 @@ def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> t
     if before is not None and before.input_digest == made_of:
         return IndexedTar(name, before.num_samples, before.num_bytes), None
     try:
-        with _opened(storage, name) as file:
+        with _opened(wanted, name) as file:
             index = _current_index(wanted, name) or index_tar(
                 file, name.rpartition("/")[2], naming=wanted.naming, has_checksums=False
             )
-            index, columns = with_columns(file, index, reads_members=wanted.reads_members)
+            index, columns = with_columns(file, index, _split_of(name), reads_members=wanted.reads_members)
     except FormatError as error:
         return IndexedTar(name, 0, storage.size(name), str(error)), None
     write_index(wanted.into, name, replace(index, notes=index.notes | {VERSION_NOTE: version}))
@@ -194,8 +195,9 @@ def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> t
     return IndexedTar(name, len(index), index.num_bytes), _Read(entry, digest, table, kinds_of(columns))
 
 
-def _opened(storage: Storage, name: str) -> BinaryIO:
-    return opened_sparsely(storage, name, _PIECE_BYTES) if isinstance(storage, Bucket) else storage.open(name)
+def _opened(wanted: TarSet, name: str) -> BinaryIO:
+    storage, num_bytes = wanted.tars.storage, _PIECE_BYTES if wanted.reads_members else _HEADERS_BYTES
+    return opened_sparsely(storage, name, num_bytes) if isinstance(storage, Bucket) else storage.open(name)
 
 
 def _current_index(wanted: TarSet, name: str) -> ShardIndex | None:

@@ -52,7 +52,7 @@ class WrittenIndexes:
         """The index of a tar.
 
         Raises:
-            IntegrityError: there is none, or the tar was written again since.
+            IntegrityError: it is missing, or the tar was written again since.
         """
         found = find_index(self.folder, shard)
         if found is None or found.index.notes.get(VERSION_NOTE) != tar_version(storage, shard):
