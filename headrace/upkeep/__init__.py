@@ -1,3 +1,3 @@
 """Tools for data sets: inspect them, remove old snapshots, and index tars."""
 
-__all__ = ["activity", "column_summary", "columns_export", "gc", "inspection", "takedown", "tar_indexes"]
+__all__ = ["activity", "column_summary", "columns_export", "gc", "inspection", "takedown", "tar_indexes", "tar_views"]

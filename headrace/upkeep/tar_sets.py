@@ -95,7 +95,7 @@ class TarSet:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Result of reading a tar: its entry in a manifest but for its place, and its table of columns on disk."""
+    """Result of reading a tar: its entry in a manifest without its place, and its table of columns on disk."""
 
     entry: ShardEntry
     digest: str
