@@ -4,6 +4,7 @@ import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.upkeep.tar_indexes import index_tars
+from headrace.upkeep.tar_views import make_view
 from tests.support.foreign_tars import write_tars
 from tests.support.streaming.fault_server import fault_server
 
@@ -59,6 +60,16 @@ def test_tars_without_chosen_samples_are_never_asked_for(server, tmp_path):
         "s008",
     ]
     assert {one.path.rpartition("/")[2] for one in server.requests if one.path.endswith(".tar")} == {"train-001.tar"}
+
+
+def test_a_view_asks_for_its_own_tars_only(server, tmp_path):
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path / "into"))
+    make_view(str(tmp_path / "into"), "few", "number = 14", "2")
+    server.requests.clear()
+    made = StreamingDataset(remote=str(tmp_path / "into"), local=str(tmp_path / "cache"), view="few", batch_size=2)
+    assert not server.requests
+    assert [batch["keys"] for batch in StreamingDataLoader(made)] == [["s014", "s014"]]
+    assert {one.path for one in server.requests} == {"tars/train-002.tar"}
 
 
 def test_tars_that_did_not_change_are_not_read_again(server, tmp_path):
