@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from headrace.arguments import path
 from headrace.errors import NoShardsError
-from headrace.locate.names import expanded, is_pattern
+from headrace.format.tars.name_lists import expanded, shown
+from headrace.locate.names import is_pattern
 from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
 from headrace.locate.tars import (
@@ -18,6 +19,7 @@ from headrace.locate.tars import (
     tar_of_signed_url,
     tars_of_folder,
     tars_of_index,
+    tars_of_names,
     tars_of_pattern,
 )
 from headrace.signed_urls import is_signed, unsigned
@@ -90,7 +92,8 @@ def locate(
     folder, and every glob, brace pattern, tar or `sizes.json`, means tars.
 
     Args:
-        named: a local path or a URL of a store. A revision of the Hub (`hf://`) becomes the commit that it is now.
+        named: a local path or a URL of a store, or a list of tars as one name (`name_of_tars`). A
+            revision of the Hub (`hf://`) becomes the commit that it is now.
         split: which tars are wanted; shard folders are located whole.
         snapshot: number of a snapshot that is wanted, to reject tars without snapshots; None for the newest.
         transfer: time limits of stores.
@@ -109,6 +112,9 @@ def locate(
     if is_signed(name):
         tars = tar_of_signed_url(name, split, transfer)
         found = Location(unsigned(name), tars.storage, tars=tars)
+    elif "\n" in name:
+        tars = tars_of_names(name, split, transfer)
+        found = Location(shown(name), tars.storage, tars=tars)
     elif is_pattern(name) and not is_bucket_folder(name, transfer):
         tars = tars_of_pattern(name, split, transfer, snapshot)
         if not tars.names:

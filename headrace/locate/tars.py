@@ -27,6 +27,7 @@ from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.tar_lists import TARS, read_tar_list
+from headrace.format.tars.name_lists import common_folder
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
@@ -195,10 +196,25 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
     if not all("://" in name for name in names):
         storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)
         return storage, list(sizes)
-    root = os.path.commonprefix([f"{name.rpartition('/')[0]}/" for name in names]).rpartition("/")[0]  # noqa: RUF071 - of URLs; cut at a slash
-    if root.endswith("/") or "://" not in root:
+    root, below = common_folder(names)
+    if root is None:
         raise FormatError(f"{named}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
-    return open_storage(root, transfer), [name[len(root) + 1 :] for name in names]
+    return open_storage(root, transfer), below
+
+
+def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> PlainTars:
+    """The tars of a list of names (`name_of_tars`), in its order.
+
+    Raises:
+        NotFoundError: a local tar is not there.
+        ConfigError: no tar belongs to the split.
+        NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
+    """
+    root, *names = name.split("\n")
+    storage = open_storage(root, transfer)
+    if isinstance(storage, LocalStorage):
+        names = [found for one in names for found in _matching(storage, one, set())]
+    return PlainTars(storage, tuple(_of_split(names, split)))
 
 
 def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:

@@ -70,7 +70,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         self,
         *,
         streams: Sequence[Stream] | Stream | None = None,
-        remote: str | None = None,
+        remote: str | Sequence[str] | None = None,
         local: str | None = None,
         split: str | None = None,
         download_retry: int | None = None,
@@ -123,7 +123,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`),
                 or any plain WebDataset: folder, `sizes.json`, glob, brace pattern, text list or shard list of wids;
                 also on the Hugging Face Hub (`hf://`), at one commit. Also the signed URL of a tar, whose signature is
-                in no state, message or name of a cached file.
+                in no state, message or name of a cached file. Or a list of paths or URLs of tars, read in its order.
             local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
                 the temporary folder. A local `remote` is read in place without a cache. `local` without `remote` and
                 `streams` is the data set itself, read in place as if it were given as `remote`.

@@ -15,7 +15,8 @@ import numpy as np
 
 from headrace.arguments import convert, optional, path, position
 from headrace.errors import ConfigError
-from headrace.locate.names import absolute, is_folder_name
+from headrace.format.tars.name_lists import absolute
+from headrace.locate.names import is_folder_name
 from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
@@ -278,7 +279,9 @@ def rooted(selection: Selection) -> Selection:
 def _rooted(stream: Stream) -> Stream:
     """A stream with absolute places, likewise."""
     return replace(
-        stream, remote=stream.remote and absolute(stream.remote), local=stream.local and absolute(stream.local)
+        stream,
+        remote=None if stream.remote is None else absolute(stream.place),
+        local=stream.local and absolute(stream.local),
     )
 
 
