@@ -12,7 +12,7 @@ import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
-from headrace.arguments import flag, instance, one_of, optional, parse_bytes, whole
+from headrace.arguments import each, flag, instance, one_of, optional, parse_bytes, text, whole
 from headrace.errors import ConfigError
 from headrace.streaming import distributed
 from headrace.streaming.batches.batch import Sample
@@ -113,6 +113,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         decode: str = "none",
         pad: Mapping[str, float] = MappingProxyType({}),
         batch_transform: Transform | None = None,
+        exclude: Sequence[str] = (),
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -195,6 +196,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 `{"tokens": 0}` gives `tokens` (B, L, …) and `tokens_length` (B,).
             batch_transform: called with each batch's dict on the threads or in the processes of `StreamingDataLoader`;
                 its result is delivered instead. A parameter `rng` gets a generator seeded by seed, epoch and batch.
+            exclude: keys of samples that must not be delivered any more: each is a padding row (`is_padding`), and all
+                other rows are what and where they were, on any number of ranks, also after a resume. Reads all indexes.
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -265,6 +268,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             self._samples,
             epoch_size,
             flag("change_streams", change_streams),
+            each("exclude", exclude, text, "a list of keys of samples"),
         )
         self._planner.check()
         self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
