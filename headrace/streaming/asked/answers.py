@@ -207,10 +207,14 @@ def _by_sample(
     assert reader.columns is not None
     for shard in np.unique(shards).tolist():
         part = slice(bounds[shard], bounds[shard + 1])
-        values = reader.columns.values(shard, column)
-        for row, count, length in zip(rows[part].tolist(), counts[part].tolist(), seconds[part].tolist(), strict=True):
-            value = values[row]
-            yield json.dumps(value) if isinstance(value, list | dict) else value, count, length
+        values, groups = reader.columns.grouped(shard, column)
+        own = groups[rows[part]]
+        sums = zip(
+            values, np.bincount(own, counts[part]).tolist(), np.bincount(own, seconds[part]).tolist(), strict=False
+        )
+        for value, count, length in sums:  # values after the last one that was delivered have no sums
+            if count:
+                yield json.dumps(value) if isinstance(value, list | dict) else value, int(count), length
 
 
 def _by_shard(
