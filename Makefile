@@ -14,7 +14,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow drills test-gpu check format mutants bench decoder venv docs constraints clean
+.PHONY: help demo ui test test-slow drills test-gpu check format mutants bench decoder venv docs release constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -91,6 +91,9 @@ bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
 
 docs: $(STAMP)  ## API pages from the docstrings: build/docs/index.html
 	$(BIN)/python tools/make_docs.py
+
+release:  ## Build the wheel and the sdist of the committed files, and check them: build/release/dist
+	PYTHON="$(PYTHON)" tools/check-release
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
 	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants"

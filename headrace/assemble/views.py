@@ -29,12 +29,14 @@ class WantedView:
         definition: what it chooses.
         sets: names of all sets of columns of the output.
         optional: names of those whose tables may come later.
+        samples: the folder of the output with the snapshots of its samples.
     """
 
     name: str
     definition: ViewDefinition
     sets: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    samples: str = "audio"
 
     @classmethod
     def of(cls, config: DatasetConfig, name: str) -> Self:
@@ -42,7 +44,7 @@ class WantedView:
         found = config.views[name]
         balance = None if found.balance is None else Balance(found.balance.by, found.balance.alpha)
         optional = tuple(entry.name for entry in config.columns if entry.optional)
-        return cls(name, ViewDefinition(found.where, balance), config.column_sets, optional)
+        return cls(name, ViewDefinition(found.where, balance, found.times), config.column_sets, optional)
 
     def folder(self, output: Storage) -> Storage:
         """The folder of the view."""
@@ -67,7 +69,7 @@ def build_view(output: Storage, view: WantedView) -> tuple[NumberedView, bool]:
     from headrace.views.making import ViewData, ViewMaking  # noqa: PLC0415 - polars: not in a code server
 
     for _ in range(_ATTEMPTS):
-        audio = output.at("audio")
+        audio = output.at(view.samples)
         snapshot = read_snapshot(audio)
         table = read_table(audio, snapshot.snapshot)
         fitting = fitting_sets(output, view.sets, snapshot)

@@ -44,7 +44,18 @@ Write the .idx beside each tar that matches, and the sizes.json of their folder:
 headrace.StreamingDataset starts at once. Where another tool's file is called X.idx, as DALI's are, that file stays, and
 Headrace's is called X.headrace.idx. GLOB is a folder, a shell glob or a brace pattern; quote it. Files are replaced
 atomically. sizes.json is written last and only if every tar is valid, and keeps its entries for other tars. Tars that
-are cut off or not WebDatasets are listed, and the exit code is then 1.
+are cut off or not WebDatasets are listed, and the exit code is then 1. With --columns the JSON, text and class members
+of each sample are read as well and become the set of columns metadata, so that columns=, tensors=, where= and views
+(headrace view) work as on an output. With --columns or --into only the headers of members and of audio are read, of
+tars in a store by ranges; tars that did not change since the last call are not read again. --into is needed where
+nothing can be written beside the tars; remote=DIR then reads them.
+""",
+    "view": """\
+Make a view of tars of others that have columns (headrace index --columns): views/NAME, which
+StreamingDataset(remote=DIR, view="NAME") reads. --where is a condition on columns, as in the YAML of a data set;
+--times is an expression that says how often a sample comes in an epoch: 2.3 is twice, and for three samples of ten once
+more. DIR is the folder that has the columns. With another condition, NAME gets a new snapshot. An output with a catalog
+is rejected: its build makes its views. Needs polars: pip install "headrace[where]".
 """,
     "export": """\
 Export one snapshot in a form that other tools read (docs/exports.md): webdataset (train_000000.tar …, sizes.json and
@@ -169,20 +180,7 @@ def parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="verify what an interrupted run with --resume left, or else everything"
     )
 
-    index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
-    index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
-    _json(index)
-    _jobs(index)
-    _key_at(index)
-    index.add_argument(
-        "--audio-fields",
-        type=_audio_fields,
-        default=(),
-        metavar="NAMES",
-        help="names of the audio fields, separated by commas, of samples with several audio files: mix,vocals for "
-        "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
-    )
-
+    _tars(commands)
     _export(_command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …"))
 
     columns = _command(commands, "columns", "export a set of columns as Parquet")
@@ -221,6 +219,32 @@ def parser() -> argparse.ArgumentParser:
         if name not in DESCRIPTIONS:
             commands.add_parser(name, help=extensions.summary(point), add_help=False)
     return top
+
+
+def _tars(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands for tars of others."""
+    index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
+    index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
+    _json(index)
+    _jobs(index)
+    _key_at(index)
+    index.add_argument(
+        "--audio-fields",
+        type=_audio_fields,
+        default=(),
+        metavar="NAMES",
+        help="names of the audio fields, separated by commas, of samples with several audio files: mix,vocals for "
+        "x.mix.flac and x.vocals.flac; loaders then give each as a field of its name",
+    )
+    index.add_argument("--columns", action="store_true", help="make columns of the JSON, text and class members, too")
+    index.add_argument("--into", metavar="DIR", help="folder or URL that gets all files (default: beside the tars)")
+
+    view = _command(commands, "view", "choose samples of tars that have columns")
+    view.add_argument("path", metavar="DIR", help="folder with the columns: of the tars, or that of --into")
+    view.add_argument("--name", required=True, metavar="N", help="name of the view")
+    view.add_argument("--where", metavar="SQL", help="condition on columns (default: every sample)")
+    view.add_argument("--times", metavar="SQL", help="how often each of these samples comes (default: once)")
+    _json(view)
 
 
 def _questions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

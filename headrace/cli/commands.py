@@ -36,6 +36,7 @@ from headrace.upkeep.left_behind import (
 )
 from headrace.upkeep.takedown import find_samples
 from headrace.upkeep.tar_indexes import index_tars
+from headrace.upkeep.tar_views import make_view
 from headrace.verification.rounds import plan_rounds, verify_rounds
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import Verdict, checked_on_threads, find_target, verify
@@ -100,6 +101,8 @@ def run_index(options: argparse.Namespace) -> int:
             num_threads=options.jobs,
             key_at=options.key_at,
             audio_fields=options.audio_fields,
+            columns=options.columns,
+            into=options.into,
             progress=lambda _: advance(),
         )
     faults = [(result.name, result.fault) for result in results if result.fault]
@@ -116,6 +119,23 @@ def run_index(options: argparse.Namespace) -> int:
         f"{len(results) - len(faults)} tars indexed, {total} samples: {_judgement(len(faults))}", highlight=False
     )
     return 1 if faults else 0
+
+
+def run_view(options: argparse.Namespace) -> int:
+    """`headrace view`."""
+    view, is_new = make_view(options.path, options.name, options.where, options.times)
+    found = view.snapshot
+    if options.json:
+        counts = {name: getattr(found, name) for name in ("num_samples", "num_chosen", "num_drawn")}
+        print_json({"view": options.name, "snapshot": view.number, "is_new": is_new, **counts})
+        return 0
+    plain_console().print(
+        f"view {options.name}, snapshot {view.number}{'' if is_new else ' (unchanged)'}: {found.num_chosen} of "
+        f"{found.num_samples} samples, {found.num_drawn} in an epoch",
+        highlight=False,
+        markup=False,
+    )
+    return 0
 
 
 def run_export(options: argparse.Namespace) -> int:
@@ -333,6 +353,7 @@ COMMANDS: dict[str, Command] = {
     "inspect": run_inspect,
     "verify": run_verify,
     "index": run_index,
+    "view": run_view,
     "export": run_export,
     "columns": run_columns,
     "find": run_find,

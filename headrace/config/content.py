@@ -245,15 +245,19 @@ class ViewConfig(Section):
     Attributes:
         where: a condition on columns, in SQL; null takes every sample.
         balance: how the groups of these samples are balanced; null takes each once.
+        times: an expression of numbers: how often each of these samples comes; null: once.
     """
 
     where: str | None = Field(None, min_length=1)
     balance: BalanceConfig | None = None
+    times: str | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def _chooses(self) -> Self:
-        if self.where is None and self.balance is None:
-            raise ValueError("a view needs `where` or `balance`, or both")
+        if self.where is None and self.balance is None and self.times is None:
+            raise ValueError("a view needs `where`, `balance` or `times`")
+        if self.balance is not None and self.times is not None:
+            raise ValueError("`balance` and `times` both say how often samples come: name one of them")
         if self.where is not None and not self.where.strip():
             raise ValueError("where is blank; write a condition, or leave it out")
         return self

@@ -20,7 +20,7 @@ import numpy as np
 from headrace.errors import FormatError
 from headrace.format.typed_json import json_value
 
-_CODES = {"U8": "<u1", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
+_CODES = {"U8": "<u1", "U16": "<u2", "I16": "<i2", "I32": "<i4", "I64": "<i8", "F64": "<f8"}
 _DTYPES = {name: np.dtype(code) for name, code in _CODES.items()}
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _ALIGNMENT_BYTES = 8
@@ -38,7 +38,7 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
     """One blob of named arrays of any shape, string metadata and a checksum of both.
 
     Args:
-        arrays: the arrays by name: uint8, int16, int32, int64 or float64.
+        arrays: the arrays by name: uint8, uint16, int16, int32, int64 or float64.
         metadata: strings by name; the name `crc32` is reserved.
     """
     header: dict[str, Any] = {}

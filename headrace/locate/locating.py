@@ -4,14 +4,24 @@ Loaders and commands all call `locate`, so that a name means the same everywhere
 and snapshots are read, never a tar.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.arguments import path
 from headrace.errors import NoShardsError
-from headrace.locate.names import expanded, is_pattern
+from headrace.format.tars.name_lists import expanded, shown
+from headrace.locate.names import is_pattern
 from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
-from headrace.locate.tars import PlainTars, is_bucket_folder, tar_of_signed_url, tars_of_folder, tars_of_pattern
+from headrace.locate.tars import (
+    PlainTars,
+    indexed_folder,
+    is_bucket_folder,
+    tar_of_signed_url,
+    tars_of_folder,
+    tars_of_index,
+    tars_of_names,
+    tars_of_pattern,
+)
 from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned
 
@@ -69,7 +79,12 @@ class Location:
 
 
 def locate(
-    named: str, *, split: str | None = None, snapshot: int | None = None, transfer: Transfer | None = None
+    named: str,
+    *,
+    split: str | None = None,
+    snapshot: int | None = None,
+    transfer: Transfer | None = None,
+    looks_for_index: bool = False,
 ) -> Location:
     """Find what a user named.
 
@@ -77,10 +92,12 @@ def locate(
     folder, and every glob, brace pattern, tar or `sizes.json`, means tars.
 
     Args:
-        named: a local path or a URL of a store. A revision of the Hub (`hf://`) becomes the commit that it is now.
+        named: a local path or a URL of a store, or a list of tars as one name (`name_of_tars`). A
+            revision of the Hub (`hf://`) becomes the commit that it is now.
         split: which tars are wanted; shard folders are located whole.
         snapshot: number of a snapshot that is wanted, to reject tars without snapshots; None for the newest.
         transfer: time limits of stores.
+        looks_for_index: whether to look beside tars for the snapshots of `headrace index --columns`.
 
     Raises:
         NoShardsError: the folder is missing or empty or holds something else, or no tar matches; the message says what
@@ -95,24 +112,31 @@ def locate(
     if is_signed(name):
         tars = tar_of_signed_url(name, split, transfer)
         found = Location(unsigned(name), tars.storage, tars=tars)
+    elif "\n" in name:
+        tars = tars_of_names(name, split, transfer)
+        found = Location(shown(name), tars.storage, tars=tars)
     elif is_pattern(name) and not is_bucket_folder(name, transfer):
         tars = tars_of_pattern(name, split, transfer, snapshot)
         if not tars.names:
             raise no_shards(name, tars.storage)
         found = Location(name, tars.storage, tars=tars)
     else:
-        found = _in_folder(name, open_storage(name, transfer), split)
-    if found.tars is not None and snapshot not in {None, found.tars.snapshot}:
+        found = _in_folder(name, open_storage(name, transfer), split, transfer)
+    if found.tars is not None and looks_for_index and found.tars.indexed is None and not is_signed(name):
+        found = replace(found, tars=replace(found.tars, indexed=indexed_folder(found.tars.storage)))
+    if found.tars is not None and found.tars.indexed is None and snapshot not in {None, found.tars.snapshot}:
         raise no_snapshots(name, f"snapshot={snapshot}")
     return found
 
 
-def _in_folder(name: str, storage: Storage, split: str | None) -> Location:
+def _in_folder(name: str, storage: Storage, split: str | None, transfer: Transfer | None) -> Location:
     if (folder := meant_folder(storage)) is not None:
         return Location(name, storage, folder)
     tars = tars_of_folder(storage, split)
     if tars.names:
         return Location(name, storage, tars=tars)
+    if (indexed := indexed_folder(storage)) is not None:
+        return Location(name, storage, tars=tars_of_index(indexed, split, transfer))
     if folders_of_output(storage):
         return Location(name, storage)
     raise no_shards(name, storage)

@@ -1,4 +1,4 @@
-"""Reads names of data sets as text: the home folder, absolute names, shell globs and brace patterns.
+"""Reads names of data sets as text: shell globs and brace patterns.
 
 No store is asked. Of the local disk this module asks only whether a name is a folder, because a folder's name may hold
 the characters of a pattern.
@@ -6,7 +6,6 @@ the characters of a pattern.
 
 import os
 import re
-from urllib.parse import urlsplit
 
 from braceexpand import braceexpand
 
@@ -17,21 +16,6 @@ SPECIAL = re.compile(r"[*?\[{]")
 """The characters that make a name a pattern."""
 LISTS = (".txt", ".list")
 """Ends of the names of text files that list tars."""
-
-
-def expanded(name: str) -> str:
-    """The name with `~` replaced by the home folder, as a shell does; URLs stay as they are."""
-    return name if "://" in name else os.path.expanduser(name)  # noqa: PTH111 - a Path drops a slash at the end
-
-
-def absolute(name: str) -> str:
-    """The name with `~` replaced, starting at the root folder; URLs stay as they are.
-
-    An absolute name stays valid when the process changes its working folder.
-    """
-    name = expanded(name)
-    has_scheme = len(urlsplit(name).scheme) > 1
-    return name if has_scheme or os.path.isabs(name) else os.path.join(os.getcwd(), name)  # noqa: PTH109, PTH117, PTH118 - as above
 
 
 def is_folder_name(name: str) -> bool:

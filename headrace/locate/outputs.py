@@ -6,6 +6,7 @@ from headrace.errors import ConfigError
 from headrace.format.beside.views import VIEWS
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.format.snapshots.tar_lists import TARS
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.listing import listed_snapshots
 from headrace.locate.names import is_folder_name
@@ -24,7 +25,7 @@ class ShardFolder:
     """A folder of shards with snapshots.
 
     Attributes:
-        name: `audio`, `latents/<name>` or `columns/<set>`; `.` for a shard folder that was named directly.
+        name: `audio`, `tars`, `latents/<name>` or `columns/<set>`; `.` for a shard folder that was named directly.
         storage: the folder.
         numbers: numbers of its snapshots, ascending; at least one.
     """
@@ -45,6 +46,8 @@ def output_of(named: str, folder: ShardFolder) -> str:
         named: the name that led to the folder.
         folder: the shard folder.
     """
+    if folder.name == TARS:
+        return folder.storage.uri.rstrip("/").rpartition("/")[0]
     if folder.name != ITSELF:
         return named.rstrip("/")
     parent = named.rstrip("/").rpartition("/")[0]

@@ -26,9 +26,12 @@ from headrace.format.other_formats import may_be_texts, possible_texts, texts_be
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.format.snapshots.tar_lists import TARS, read_tar_list
+from headrace.format.tars.name_lists import common_folder
 from headrace.format.tars.tar_names import is_tar
-from headrace.locate.listing import has_snapshots, is_web, listing
+from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
+from headrace.locate.outputs import ShardFolder
 from headrace.signed_urls import unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
@@ -49,12 +52,14 @@ class PlainTars:
         counts: number of samples of each tar where a `sizes.json` was named, else None.
         snapshot: number of the snapshot that the tars belong to; None outside of outputs of Headrace, and where they
             belong to several outputs.
+        indexed: the folder `tars/` with the snapshots of `headrace index --columns`, where that was looked for.
     """
 
     storage: Storage
     names: tuple[str, ...]
     counts: tuple[int, ...] | None = None
     snapshot: int | None = None
+    indexed: ShardFolder | None = None
 
 
 def tars_of_folder(storage: Storage, split: str | None) -> PlainTars:
@@ -74,6 +79,27 @@ def tars_of_folder(storage: Storage, split: str | None) -> PlainTars:
         found = _directly_in(below, odd)
         return PlainTars(below, _checked(below, found, odd)) if found else PlainTars(storage, ())
     return PlainTars(storage, _checked(storage, _of_split(names, split), odd))
+
+
+def indexed_folder(storage: Storage) -> ShardFolder | None:
+    """The snapshots that `headrace index` wrote into a folder with `--columns` or `--into`."""
+    numbers = listed_snapshots(storage.at(TARS))
+    return ShardFolder(TARS, storage.at(TARS), tuple(numbers)) if numbers else None
+
+
+def tars_of_index(folder: ShardFolder, split: str | None, transfer: Transfer | None) -> PlainTars:
+    """The tars of the newest of these snapshots, wherever they are.
+
+    Raises:
+        ConfigError: no tar belongs to the split.
+        FormatError: the snapshot is damaged.
+    """
+    snapshot = folder.snapshot().snapshot
+    table, listed = read_table(folder.storage, snapshot), read_tar_list(folder.storage, snapshot)
+    counts = dict(zip(listed.of_rows(table), table.num_samples.tolist(), strict=True))
+    names = _of_split(sorted(counts), split)
+    storage = listed.storage(folder.storage, transfer)
+    return PlainTars(storage, tuple(names), tuple(counts[name] for name in names), None, folder)
 
 
 def tars_of_pattern(
@@ -170,10 +196,25 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
     if not all("://" in name for name in names):
         storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)
         return storage, list(sizes)
-    root = os.path.commonprefix([f"{name.rpartition('/')[0]}/" for name in names]).rpartition("/")[0]  # noqa: RUF071 - of URLs; cut at a slash
-    if root.endswith("/") or "://" not in root:
+    root, below = common_folder(names)
+    if root is None:
         raise FormatError(f"{named}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
-    return open_storage(root, transfer), [name[len(root) + 1 :] for name in names]
+    return open_storage(root, transfer), below
+
+
+def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> PlainTars:
+    """The tars of a list of names (`name_of_tars`), in its order.
+
+    Raises:
+        NotFoundError: a local tar is not there.
+        ConfigError: no tar belongs to the split.
+        NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
+    """
+    root, *names = name.split("\n")
+    storage = open_storage(root, transfer)
+    if isinstance(storage, LocalStorage):
+        names = [found for one in names for found in _matching(storage, one, set())]
+    return PlainTars(storage, tuple(_of_split(names, split)))
 
 
 def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:

@@ -18,25 +18,11 @@ from headrace.sources.bucket_source import BucketSource, is_at, stamp_of
 from headrace.sources.listing import NO_CTIME, FileStamp
 from headrace.sources.named_files import is_url, object_of
 from headrace.sources.object_file import ObjectFile
-from headrace.stores.ranged_files import RawFile
+from headrace.stores.ranged_files import RangeFile
 from headrace.stores.storage import StoredObject
 
 _WHOLE_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
-
-
-class RangeFile(RawFile):
-    """Bytes of an open file as a file of their own. Use it below an `io.BufferedReader`."""
-
-    def __init__(self, file: BinaryIO, start: int, num_bytes: int) -> None:
-        """Take `num_bytes` bytes from byte `start`. The position of `file` is moved."""
-        super().__init__(num_bytes)
-        self._file, self._start = file, start
-
-    def read_at(self, start: int, stop: int) -> bytes:
-        """See `RawFile.read_at`; empty where the open file has become shorter."""
-        self._file.seek(self._start + start)
-        return self._file.read(stop - start)
 
 
 def range_stamp(whole: FileStamp, num_bytes: int) -> FileStamp:

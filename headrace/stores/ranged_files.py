@@ -4,6 +4,7 @@
 requests.
 """
 
+import bisect
 import contextlib
 import io
 import os
@@ -59,6 +60,20 @@ class RawFile(io.RawIOBase):
         return self._position
 
 
+class RangeFile(RawFile):
+    """Bytes of an open file as a file of their own. Use it below an `io.BufferedReader`."""
+
+    def __init__(self, file: BinaryIO, start: int, num_bytes: int) -> None:
+        """Take `num_bytes` bytes from byte `start`. The position of `file` is moved."""
+        super().__init__(num_bytes)
+        self._file, self._start = file, start
+
+    def read_at(self, start: int, stop: int) -> bytes:
+        """See `RawFile.read_at`; empty where the open file has become shorter."""
+        self._file.seek(self._start + start)
+        return self._file.read(stop - start)
+
+
 class RangedStore(Protocol):
     """A store whose objects `opened_by_ranges` reads."""
 
@@ -78,6 +93,14 @@ class RangedStore(Protocol):
 def opened_by_ranges(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
     """An object as a seekable file that is read by requests for pieces of this size."""
     return io.BufferedReader(_RangedFile(storage, path), piece_bytes)
+
+
+def opened_sparsely(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
+    """An object as a seekable file of which small parts are read, some of them several times.
+
+    A request is for a piece of this size from the wanted byte on, or for more where more is read at once.
+    """
+    return io.BufferedReader(_SparseFile(storage, path, piece_bytes), piece_bytes)
 
 
 class _RangedFile(RawFile):
@@ -104,6 +127,29 @@ class _RangedFile(RawFile):
             except web_objects.NoRangesError:
                 self._stream = _Stream(self._storage, self._path)
         return self._stream.read(start, stop)
+
+
+class _SparseFile(_RangedFile):
+    """A `_RangedFile` that keeps its pieces, so that no byte of them is requested twice."""
+
+    def __init__(self, storage: RangedStore, path: str, piece_bytes: int) -> None:
+        super().__init__(storage, path)
+        self._piece_bytes = piece_bytes
+        self._starts: list[int] = []
+        self._pieces: dict[int, bytes] = {}
+
+    def read_at(self, start: int, stop: int) -> bytes:
+        """See `RawFile.read_at`."""
+        place = bisect.bisect_right(self._starts, start)
+        first = self._starts[place - 1] if place else 0
+        if found := self._pieces.get(first, b"")[start - first : stop - first]:
+            return found
+        if stop - start > self._piece_bytes:
+            return super().read_at(start, stop)
+        known = self._starts[place] if place < len(self._starts) else self._size
+        piece = self._pieces[start] = super().read_at(start, min(start + self._piece_bytes, known))
+        self._starts.insert(place, start)
+        return piece[: stop - start]
 
 
 class _Stream:

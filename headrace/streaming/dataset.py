@@ -12,7 +12,7 @@ import numpy as np
 import torch.utils.data  # noqa: TID253 - a DataLoader asks for its own base class
 from numpy.typing import NDArray
 
-from headrace.arguments import flag, instance, one_of, optional, parse_bytes, whole
+from headrace.arguments import each, flag, instance, one_of, optional, parse_bytes, text, whole
 from headrace.errors import ConfigError
 from headrace.streaming import distributed
 from headrace.streaming.batches.batch import Sample
@@ -71,7 +71,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         self,
         *,
         streams: Sequence[Stream] | Stream | None = None,
-        remote: str | None = None,
+        remote: str | Sequence[str] | None = None,
         local: str | None = None,
         split: str | None = None,
         download_retry: int | None = None,
@@ -117,6 +117,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         window_seconds: float | None = None,
         window_hop_seconds: float | None = None,
         last_window: str = "pad",
+        exclude: Sequence[str] = (),
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
 
@@ -127,7 +128,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`),
                 or any plain WebDataset: folder, `sizes.json`, glob, brace pattern, text list or shard list of wids;
                 also on the Hugging Face Hub (`hf://`), at one commit. Also the signed URL of a tar, whose signature is
-                in no state, message or name of a cached file.
+                in no state, message or name of a cached file. Or a list of paths or URLs of tars, read in its order.
             local: folder of the cache for shards of a store, shared by all processes of a host; None takes one below
                 the temporary folder. A local `remote` is read in place without a cache. `local` without `remote` and
                 `streams` is the data set itself, read in place as if it were given as `remote`.
@@ -204,6 +205,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             window_hop_seconds: from the beginning of a window to that of the next one; None for `window_seconds`.
             last_window: "pad" keeps the frames at the end of a sample that do not fill a window, as a window of their
                 own; "drop" leaves them out, and samples that are shorter than a window.
+            exclude: keys of samples that must not be delivered any more: each is a padding row (`is_padding`), and all
+                other rows are what and where they were, on any number of ranks, also after a resume. Reads all indexes.
 
         Raises:
             ConfigError: an argument is not allowed, or arguments contradict each other.
@@ -277,6 +280,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             self._samples,
             epoch_size,
             flag("change_streams", change_streams),
+            each("exclude", exclude, text, "a list of keys of samples"),
         )
         if self._samples.crops and self._streams.has_windows:
             raise ConfigError("window_seconds and a crop are both given: windows are cut one after the other; pass one")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
+from headrace.format.tars.name_lists import name_of_tars, shown
 from headrace.signed_urls import unsigned
 from headrace.streaming.selection import Selection, convert_selection
 
@@ -21,7 +22,8 @@ class Stream:
 
     Attributes:
         remote: an `audio/` or `latents/<name>/` folder or prefix, the root of an output (which means its `audio/`), or
-            any plain WebDataset: folder, `sizes.json`, glob, brace pattern, text list or the shard list of wids.
+            any plain WebDataset: folder, `sizes.json`, glob, brace pattern, text list or the shard list of wids; or a
+            list of paths or URLs of tars.
         local: folder of the cache for remote shards; None takes the one of the dataset. Without `remote`: the data set
             itself, which is read in place, as if it were given as `remote`.
         split: None for all.
@@ -48,7 +50,7 @@ class Stream:
         keep_zip: see `StreamingDataset`.
     """
 
-    remote: str | None = None
+    remote: str | Sequence[str] | None = None
     local: str | None = None
     split: str | None = None
     proportion: float | None = None
@@ -73,7 +75,8 @@ class Stream:
 
     def __post_init__(self) -> None:
         """Check the arguments; those that the dataset also has are checked by the dataset. Raises `ConfigError`."""
-        convert(self, optional(path), "remote", "local")
+        convert(self, optional(name_of_tars), "remote")
+        convert(self, optional(path), "local")
         convert(self, optional(text), "name")
         convert_selection(self)
         convert_weights(self)
@@ -84,7 +87,7 @@ class Stream:
     def place(self) -> str:
         """The data set to read: `remote`, or else `local`."""
         found = self.remote or self.local
-        assert found is not None
+        assert isinstance(found, str)  # converted
         return found
 
     @property
@@ -125,7 +128,7 @@ def chosen(streams: Sequence[Stream] | Stream | None, single: Stream | None) -> 
         ConfigError: both or neither are given, `streams` is empty, or an item of it is not a `Stream`.
     """
     if streams is not None and single is not None:
-        raise ConfigError(f"streams and remote={unsigned(single.place)!r} are both given: pass one of them")
+        raise ConfigError(f"streams and remote={shown(unsigned(single.place))!r} are both given: pass one of them")
     if streams is None and single is None:
         raise ConfigError(
             "no data set is named: pass remote=…, or streams=[Stream(remote=…), …], or local=… alone for a local folder"
@@ -155,7 +158,7 @@ def _names(streams: Sequence[Stream]) -> list[str]:
 
     Streams of one data set with different views have these in their names, too.
     """
-    remotes = [unsigned(stream.place).rstrip("/") for stream in streams]
+    remotes = [shown(unsigned(stream.place)).rstrip("/") for stream in streams]
     marks = [f"#{stream.split}" if stream.split else "" for stream in streams]
     short = ["/".join(remote.split("/")[-2:]) + mark for remote, mark in zip(remotes, marks, strict=True)]
     full = [remote + mark for remote, mark in zip(remotes, marks, strict=True)]

@@ -4,8 +4,9 @@ Tars are read in parallel. `sizes.json` is written last, and only if every tar i
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from headrace.catalog.stored.header import HEADER_PATH
 from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import find_index, write_index
@@ -21,35 +22,23 @@ from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars, has_name
 from headrace.ordered import TaskThreads, map_in_order
-from headrace.stores.storage import Storage
+from headrace.stores.storage import Storage, open_storage
+from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedTar:
-    """The result of indexing one tar.
-
-    Attributes:
-        name: path of the tar.
-        num_samples: number of samples; 0 when it could not be indexed.
-        num_bytes: size in bytes.
-        fault: why it could not be indexed; empty when it was indexed.
-    """
-
-    name: str
-    num_samples: int
-    num_bytes: int
-    fault: str = ""
-
-
-def index_tars(
+def index_tars(  # noqa: PLR0913 - the options of the command
     pattern: str,
     *,
     num_threads: int,
     key_at: KeyAt = KeyAt.FIRST_DOT,
     audio_fields: Sequence[str] = (),
+    columns: bool = False,
+    into: str | None = None,
     progress: Callable[[IndexedTar], None] = lambda tar: None,  # noqa: ARG005
 ) -> list[IndexedTar]:
     """Write the index of every tar that matches, and the `sizes.json` of their folders.
+
+    With `columns` or `into`, only the headers of members are read, and a snapshot and columns are written (`tar_sets`).
 
     An index is called `X.idx`, or `X.headrace.idx` where another tool's file has that name; that file stays. An
     existing `sizes.json` keeps its entries for other tars that still exist. If any tar is not valid, no `sizes.json` is
@@ -61,6 +50,8 @@ def index_tars(
         key_at: where keys end.
         audio_fields: names of the audio fields of samples with several audio files; empty for those that the existing
             indexes or the samples' JSON name, or else the one field `audio`.
+        columns: whether to make columns of the JSON, text and class members, too.
+        into: the folder that gets all files; None for that of the tars.
         progress: called after each tar.
 
     Returns:
@@ -72,6 +63,7 @@ def index_tars(
         FormatError: no tar holds a sample, or an existing `sizes.json` is not in WebDataset's plain form and so must
             not be replaced.
     """
+    target = _target(pattern, into)
     found = locate(pattern).tars
     if found is None or any(map(has_snapshots, _folders(found.storage, found.names))):
         raise ConfigError(
@@ -80,14 +72,37 @@ def index_tars(
         )
     if packed := [name for name in found.names if not is_plain_tar(name)]:
         raise ConfigError(f"{packed[0]}: is compressed; an index holds byte ranges of a plain .tar, so unpack it first")
-    for folder in _folders(found.storage, found.names):
+    naming, target = Naming(key_at, audio_fields=tuple(audio_fields)), target or found.storage
+    for folder in _folders(target, found.names):
         read_sizes(folder)  # raises for a file that must not be replaced
-    results = list(_indexed(found, num_threads, Naming(key_at, audio_fields=tuple(audio_fields)), progress))
+    if columns or into is not None:
+        results = index_with_columns(TarSet(found, target, naming, columns), num_threads, progress)
+    else:
+        results = list(_indexed(found, num_threads, naming, progress))
     if not any(result.num_samples or result.fault for result in results):
         raise no_samples(f"{found.storage.uri}/{results[0].name}", len(results))
     if not any(result.fault for result in results):
-        write_folder_sizes(found.storage, {result.name: result.num_samples for result in results})
+        write_folder_sizes(target, {result.name: result.num_samples for result in results}, found.storage)
     return results
+
+
+def _target(pattern: str, into: str | None) -> Storage | None:
+    """The folder that gets the files; None for that of the tars.
+
+    Raises:
+        ConfigError: it is on the Hub, which takes no files, or an output of Headrace.
+    """
+    if (into or pattern).startswith("hf://"):
+        raise ConfigError(
+            f"{into or pattern}: nothing is written to the Hub: pass --into DIR, a folder or a bucket that gets the "
+            "indexes, and name DIR as remote"
+        )
+    if into is None:
+        return None
+    target = open_storage(into)
+    if any(map(has_snapshots, (target, target.at("audio")))) or target.exists(HEADER_PATH):
+        raise ConfigError(f"{into}: is an output of Headrace, or a part of one: name another folder with --into")
+    return target
 
 
 def _folders(storage: Storage, names: Iterable[str]) -> list[Storage]:
@@ -137,8 +152,8 @@ def _sound_index(storage: Storage, name: str) -> ShardIndex | None:
     return None if found is None else found.index
 
 
-def write_folder_sizes(storage: Storage, counts: dict[str, int]) -> None:
-    """Write the `sizes.json` of every folder that holds one of these tars."""
+def write_folder_sizes(storage: Storage, counts: dict[str, int], tars: Storage | None = None) -> None:
+    """Write the `sizes.json` of every folder that holds one of these tars; `tars` has them if `storage` has not."""
     folders: dict[str, dict[str, int]] = {}
     for path, count in counts.items():
         folder, _, name = path.rpartition("/")
@@ -146,7 +161,7 @@ def write_folder_sizes(storage: Storage, counts: dict[str, int]) -> None:
     for folder, here in sorted(folders.items()):
         below = storage.at(folder) if folder else storage
         for name, count in read_sizes(below).items():
-            if name not in here and has_name(below, name):
+            if name not in here and has_name(tars or storage, f"{folder}/{name}".lstrip("/")):
                 here[name] = count
         write_sizes(below, ((name, here[name]) for name in sorted(here)))
 

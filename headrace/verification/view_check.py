@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headrace.errors import HeadraceError, NotFoundError
 from headrace.format.beside.view_files import partitions_of, read_counts, read_totals, read_view
-from headrace.format.beside.views import NumberedView, PartitionCounts, ViewFile, ViewTotals, counts_of
+from headrace.format.beside.views import CountArray, NumberedView, PartitionCounts, ViewFile, ViewTotals, counts_of
 from headrace.format.manifests.manifests import split_of
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_path
@@ -62,7 +61,8 @@ def _faults_of_files(storage: Storage, view: NumberedView, table: ShardTable) ->
     is_whole = True
     for partition, rows in partitions_of(table):
         num_samples = table.num_samples[rows]
-        counts = _counts(storage, view.snapshot.counts.get(partition), int(num_samples.sum(dtype=np.int64)))
+        file, dtype = view.snapshot.counts.get(partition), view.snapshot.definition.dtype
+        counts = _counts(storage, file, np.zeros(int(num_samples.sum(dtype=np.int64)), dtype))
         if isinstance(counts, Fault):
             is_whole = False
             yield counts
@@ -77,21 +77,21 @@ def _faults_of_files(storage: Storage, view: NumberedView, table: ShardTable) ->
         yield Fault(name, "its totals by split are not those of its counts; build the view again")
 
 
-def _counts(storage: Storage, file: ViewFile | None, num_samples: int) -> NDArray[np.uint8] | Fault:
-    """The counts of a partition, uint8 (num_samples,), or what is wrong with their file."""
+def _counts(storage: Storage, file: ViewFile | None, nothing: CountArray) -> CountArray | Fault:
+    """The counts of a partition, or what is wrong with their file; `nothing` if the view takes no sample of it."""
     if file is None:
-        return np.zeros(num_samples, np.uint8)
+        return nothing
     where = f"{storage.uri}/{file.path}"
     try:
         counts = counts_of(read_counts(storage, file), where)
     except HeadraceError as error:
         return Fault(where, str(error))
-    if len(counts) != num_samples:
-        return Fault(where, f"{num_samples} counts expected, {len(counts)} found; build the view again")
+    if (len(counts), counts.dtype) != (len(nothing), nothing.dtype):
+        return Fault(where, f"{len(nothing)} counts expected, {len(counts)} found; build the view again")
     return counts
 
 
-def _added(before: ViewTotals, counts: NDArray[np.uint8]) -> ViewTotals:
+def _added(before: ViewTotals, counts: CountArray) -> ViewTotals:
     return ViewTotals(
         before.num_samples + len(counts),
         before.num_chosen + int(np.count_nonzero(counts)),

@@ -1,4 +1,4 @@
-"""Balances groups: how often each sample comes, from the sizes of the groups. No data is read here."""
+"""Computes how often each sample comes: from the sizes of groups, or from a number. No data is read here."""
 
 import hashlib
 from collections.abc import Hashable, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
-from headrace.format.beside.views import MAX_COUNT, Balance
+from headrace.format.beside.views import MAX_COUNT, MAX_TIMES, Balance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,3 +73,32 @@ def key_digests(keys: Sequence[str]) -> NDArray[np.uint64]:
     """The first 16 bytes of the SHA-256 of each key as two big-endian integers, uint64 (n, 2)."""
     blob = b"".join(hashlib.sha256(key.encode()).digest()[:16] for key in keys)
     return np.frombuffer(blob, ">u8").astype(np.uint64).reshape(len(keys), 2)
+
+
+def counts_of_times(times: NDArray[np.float64], hashes: NDArray[np.uint64], keys: Sequence[str]) -> NDArray[np.uint16]:
+    """Number of times that each sample comes, uint16 (n,).
+
+    For t it is floor(t), and once more if the hash of the key / 2^64 is below the rest. NaN and negative numbers are 0.
+
+    >>> counts_of_times(np.array([2.0, 0.5, 0.5, -1.0, np.nan]), np.array([0, 0, 1 << 63, 0, 0], np.uint64), "abcde")
+    array([2, 1, 0, 0, 0], dtype=uint16)
+
+    Args:
+        times: float64 (n,), t of each sample.
+        hashes: uint64 (n,), the first column of `key_digests`.
+        keys: the keys, for messages.
+
+    Raises:
+        ConfigError: a sample would come more than 65,535 times.
+    """
+    wanted = np.where(times > 0, times, 0.0)
+    if (wanted > MAX_TIMES).any():
+        place = int(np.argmax(wanted))
+        raise ConfigError(
+            f"times: sample {keys[place]!r} would come {wanted[place]:g} times; at most {MAX_TIMES} are possible: "
+            f"bound the expression, as in least(…, {MAX_TIMES}), or leave such samples out with `where`"
+        )
+    whole = np.floor(wanted)
+    limits = np.ceil((wanted - whole) * 2.0**64).astype(np.uint64)  # exact: a product with a power of two
+    counts: NDArray[np.uint16] = whole.astype(np.uint16) + (hashes < limits)
+    return counts.astype(np.uint16)

@@ -1,17 +1,21 @@
 """Finds which sets of columns a view reads. No column is read here."""
 
+from itertools import chain
+
 from headrace.format.beside.views import ViewDefinition
 from headrace.views.names import FACT, ColumnNames, MeantColumn
 from headrace.views.sql import column_parts, described
 from headrace.views.syntax import names_in
 
 
-def columns_of_balance(definition: ViewDefinition, names: ColumnNames) -> tuple[MeantColumn, ...]:
-    """The column whose values are the groups, and the keys of samples; nothing without balance.
+def columns_of_counts(definition: ViewDefinition, names: ColumnNames) -> tuple[MeantColumn, ...]:
+    """The keys of samples, with balance after the column whose values are the groups; nothing without balance or times.
 
     Raises:
         ConfigError: there is no such column.
     """
+    if definition.times is not None:
+        return (names.meant((FACT, "key"), f"{described(definition.times, 'times')}, which needs the keys of samples"),)
     if definition.balance is None:
         return ()
     what = f"balance by {definition.balance.by}"
@@ -27,6 +31,11 @@ def sets_of(definition: ViewDefinition, names: ColumnNames) -> tuple[str, ...]:
     Raises:
         ConfigError: a name is not that of one column.
     """
-    where = definition.where
-    of_where = [] if where is None else names.meant_by(names_in(where), described(where)).values()
-    return tuple(sorted({column.set for column in (*of_where, *columns_of_balance(definition, names))}))
+    texts = {"where": definition.where, "times": definition.times}
+    meant = [
+        names.meant_by(names_in(text, what), described(text, what)).values()
+        for what, text in texts.items()
+        if text is not None
+    ]
+    found = (*chain.from_iterable(meant), *columns_of_counts(definition, names))
+    return tuple(sorted({column.set for column in found}))

@@ -41,26 +41,31 @@ class Condition:
         columns: the columns that it reads, each once.
         meant: name in the condition, by its parts → its number in `columns`.
         tree: the condition.
+        what: the key that has it: `where`, or `times` for an expression that gives numbers.
     """
 
     text: str
     columns: tuple[MeantColumn, ...]
     meant: Mapping[tuple[str, ...], int]
     tree: Node
+    what: str = "where"
 
     @classmethod
-    def of(cls, text: str, names: ColumnNames) -> "Condition":
-        """Parse a condition.
+    def of(cls, text: str, names: ColumnNames, what: str = "where") -> "Condition":
+        """Parse a condition, or for `what="times"` an expression that gives numbers.
 
         Raises:
             ConfigError: it is not a condition on the columns that there are; the message says what is wrong.
         """
-        tree = parsed(text)
-        meant = names.meant_by(names_in(text), described(text))
+        tree = parsed(text, what)
+        meant = names.meant_by(names_in(text, what), described(text, what))
         columns = tuple(dict.fromkeys(meant.values()))
-        made = cls(text, columns, {parts: columns.index(column) for parts, column in meant.items()}, tree)
+        made = cls(text, columns, {parts: columns.index(column) for parts, column in meant.items()}, tree, what)
         found = made._values([pl.Series([None], dtype=_DTYPES[column.spec.kind]) for column in columns], 1)
-        if found.dtype not in {pl.Boolean, pl.Null}:
+        if what == "times":
+            if found.dtype not in {pl.Int64, pl.Float64, pl.Null}:
+                raise ConfigError(f"{described(text, what)}: gives {found.dtype}: write an expression of numbers")
+        elif found.dtype not in {pl.Boolean, pl.Null}:
             raise ConfigError(f"{described(text)}: gives {found.dtype}, not true or false: write a condition")
         return made
 
@@ -77,14 +82,19 @@ class Condition:
         found = self._values([series(column) for column in columns], num_rows)
         return found.cast(pl.Boolean).fill_null(value=False).to_numpy()
 
+    def numbers(self, columns: Sequence[pl.Series], num_rows: int) -> NDArray[np.float64]:
+        """The value for each row, float64 (num_rows,); NaN for null. Errors as for `mask`."""
+        found = self._values(columns, num_rows)
+        return found.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+
     def _values(self, columns: Sequence[pl.Series], num_rows: int) -> pl.Series:
         evaluation = _Evaluation({parts: columns[number] for parts, number in self.meant.items()}, num_rows)
         try:
             return evaluation.values(self.tree)
         except ConfigError as error:
-            raise ConfigError(f"{described(self.text)}: {error}") from error
+            raise ConfigError(f"{described(self.text, self.what)}: {error}") from error
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-            raise ConfigError(f"{described(self.text)}: {_reason(error)}") from error
+            raise ConfigError(f"{described(self.text, self.what)}: {_reason(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)

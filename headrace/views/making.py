@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from headrace.errors import FormatError
@@ -20,8 +21,8 @@ from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.refetch import is_local
-from headrace.views.balance import Balancing, key_digests
-from headrace.views.definitions import columns_of_balance, sets_of
+from headrace.views.balance import Balancing, counts_of_times, key_digests
+from headrace.views.definitions import columns_of_counts, sets_of
 from headrace.views.expression import Condition, series
 from headrace.views.names import ColumnNames, MeantColumn
 
@@ -61,7 +62,11 @@ class ViewMaking:
         self._data = data
         self._balance = definition.balance
         self._condition = Condition.of("true" if definition.where is None else definition.where, data.names)
-        self._extra = columns_of_balance(definition, data.names)
+        self._times = None if definition.times is None else Condition.of(definition.times, data.names, "times")
+        self._extra = (
+            *columns_of_counts(definition, data.names),
+            *(() if self._times is None else self._times.columns),
+        )
         self._sets = sets_of(definition, data.names)
 
     @property
@@ -74,10 +79,23 @@ class ViewMaking:
         """The counts of each partition of the table, in order.
 
         Raises:
-            ConfigError: samples would come more than 255 times, or the condition fails on a value.
+            ConfigError: samples would come too often, or the condition fails on a value.
             FormatError: columns are damaged, or do not fit the shards.
         """
+        if self._times is not None:
+            return self._repeated(self._times)
         return self._filtered() if self._balance is None else self._balanced(self._balance)
+
+    def _repeated(self, times: Condition) -> Iterator[PartitionCounts]:
+        for partition, rows in partitions_of(self._data.table):
+            counts = [np.zeros(0, np.uint16)]
+            for chunk in self._chunks(rows):
+                keys, *columns = chunk.extra
+                found = np.zeros(len(chunk.mask), np.uint16)
+                names, wanted = keys.to_list(), times.numbers(columns, len(keys))
+                found[chunk.mask] = counts_of_times(wanted, key_digests(names)[:, 0], names)
+                counts.append(found)
+            yield PartitionCounts(partition, self._data.table.num_samples[rows], np.concatenate(counts))
 
     def _filtered(self) -> Iterator[PartitionCounts]:
         for partition, rows in partitions_of(self._data.table):
@@ -90,7 +108,7 @@ class ViewMaking:
         base = 0
         for _, rows in partitions_of(self._data.table):
             for chunk in self._chunks(rows):
-                by, keys = chunk.extra
+                by, keys = (column.to_list() for column in chunk.extra)
                 chosen.add(base + np.flatnonzero(chunk.mask), by, keys)
                 base += len(chunk.mask)
         places, counts = chosen.balanced(balance)
@@ -115,7 +133,7 @@ class ViewMaking:
             size = int(table.num_samples[numbers].sum(dtype=np.int64))
             split = len(self._condition.columns)
             mask = self._condition.mask(columns[:split], size)
-            extra = [series(found).filter(mask).to_list() for found in columns[split:]]
+            extra = [series(found).filter(mask) for found in columns[split:]]
             yield _Chunk(mask, tuple(extra))
 
     def _columns(self, shards: Sequence[int], wanted: Sequence[MeantColumn]) -> list[list[Column]]:
@@ -154,7 +172,7 @@ class _Chunk:
     """Some samples: whether each is chosen, and values of the chosen ones."""
 
     mask: NDArray[np.bool_]
-    extra: tuple[list[object], ...]
+    extra: tuple[pl.Series, ...]
 
 
 @dataclass(slots=True)

@@ -38,8 +38,8 @@ class Token:
         return self.text.lower()
 
 
-def tokens_of(condition: str) -> Iterator[Token]:
-    """The tokens of a condition, without white space, and one of kind `end`.
+def tokens_of(condition: str, what: str = "where") -> Iterator[Token]:
+    """The tokens of a condition or of `times`, without white space, and one of kind `end`.
 
     Raises:
         ConfigError: a character cannot be part of a condition; the message shows its place.
@@ -50,16 +50,18 @@ def tokens_of(condition: str) -> Iterator[Token]:
         if match is None or match.lastgroup is None:
             rest = condition[place : place + 20]
             hint = "; a text is written in single quotation marks" if rest[0] in "'\"" else ""
-            raise ConfigError(f"{described(condition)}: cannot be read from {rest!r} on (character {place + 1}){hint}")
+            raise ConfigError(
+                f"{described(condition, what)}: cannot be read from {rest!r} on (character {place + 1}){hint}"
+            )
         if match.lastgroup != "space":
             yield Token(match.lastgroup, match[0], place)
         place = match.end()
     yield Token("end", "", place)
 
 
-def described(condition: str) -> str:
-    """The words for a condition in messages, without the end of a long one."""
-    return f"where {condition if len(condition) <= _SHOWN else condition[:_SHOWN] + '…'!r}"
+def described(condition: str, what: str = "where") -> str:
+    """The words for a condition in messages, without the end of a long one; `what` is the name of its key."""
+    return f"{what} {condition if len(condition) <= _SHOWN else condition[:_SHOWN] + '…'!r}"
 
 
 def column_parts(name: str) -> tuple[str, ...]:

@@ -65,23 +65,23 @@ Scalar = bool | int | float | str | None
 Node = Name | Literal | Call
 
 
-def parsed(condition: str) -> Node:
+def parsed(condition: str, what: str = "where") -> Node:
     """The tree of a condition.
 
     Raises:
         ConfigError: it is not a condition; the message shows the place.
     """
-    return _Parser(condition).whole()
+    return _Parser(condition, what).whole()
 
 
-def names_in(condition: str) -> list[tuple[str, ...]]:
+def names_in(condition: str, what: str = "where") -> list[tuple[str, ...]]:
     """The names of columns in a condition, each once, in the order of the text.
 
     Raises:
         ConfigError: as `parsed`.
     """
     found: dict[tuple[str, ...], None] = {}
-    nodes = [parsed(condition)]
+    nodes = [parsed(condition, what)]
     while nodes:
         node = nodes.pop()
         if isinstance(node, Name):
@@ -94,9 +94,9 @@ def names_in(condition: str) -> list[tuple[str, ...]]:
 class _Parser:
     """A parser by precedence: each operator takes what binds more tightly than itself."""
 
-    def __init__(self, condition: str) -> None:
-        self._condition = condition
-        self._tokens = list(tokens_of(condition))
+    def __init__(self, condition: str, what: str) -> None:
+        self._condition, self._what = condition, what
+        self._tokens = list(tokens_of(condition, what))
         self._next = 0
         self._open = 0  # expressions that have begun and not ended
         self._cases = 0  # CASE without its END
@@ -263,4 +263,4 @@ class _Parser:
             raise self._fault(f"expected {word.upper()}, found {self._token.text or 'the end'!r}")
 
     def _fault(self, message: str) -> ConfigError:
-        return ConfigError(f"{described(self._condition)}: {message} (character {self._token.place + 1})")
+        return ConfigError(f"{described(self._condition, self._what)}: {message} (character {self._token.place + 1})")

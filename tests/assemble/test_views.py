@@ -12,7 +12,9 @@ from headrace.format.beside.view_files import partitions_of, read_counts, read_t
 from headrace.format.beside.views import Balance, ViewDefinition, counts_of
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.locate.outputs import view_folders
 from headrace.stores.storage import LocalStorage
+from headrace.verification.view_check import faults_of_view
 from headrace.views.names import NoColumnError
 from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset
@@ -77,6 +79,17 @@ def test_balance_makes_groups_equal_over_all_splits(output):
     assert len(set(totals.values())) == 1
     assert found["clip00200"] == 0
     assert view.snapshot.num_drawn == sum(totals.values())
+
+
+def test_times_counts_in_two_bytes_also_where_no_sample_is_chosen(output):
+    definition = ViewDefinition("snr < 4", None, "if(snr = 3, 300, snr)")
+    view, _ = build_view(output, WantedView("some", definition, ("metadata", "quality")))
+    assert {key: count for key, count in counts(output, view).items() if count} == {
+        "clip00001": 1, "clip00002": 2, "clip00003": 300
+    }  # fmt: skip
+    assert str(view.snapshot.definition) == "where snr < 4, times if(snr = 3, 300, snr)"
+    assert list(faults_of_view(output, view_folders(output)[0])) == []
+    assert read_view(output.at("views/some")) == view
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0])

@@ -75,7 +75,9 @@ def test_contradictions_and_reserved_names_of_columns_are_errors(given, message)
 
 def test_a_view_chooses_something():
     assert ViewConfig(where="a = 1").balance is None
-    with pytest.raises(ValidationError, match="a view needs `where` or `balance`"):
+    with pytest.raises(ValidationError, match="a view needs `where`, `balance` or `times`"):
         ViewConfig()
+    with pytest.raises(ValidationError, match="name one of them"):
+        ViewConfig(times="2", balance={"by": "speaker", "alpha": 0.5})
     with pytest.raises(ValidationError, match="where is blank"):
         ViewConfig(where="  ")

@@ -6,7 +6,7 @@ import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.errors import ConfigError, NoShardsError, NotFoundError
-from headrace.locate.names import expanded
+from headrace.format.tars.name_lists import expanded
 from tests.streaming.shards.test_foreign import keys, write_tar
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.fault_server import fault_server

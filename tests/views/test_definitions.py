@@ -5,7 +5,7 @@ import pytest
 from headrace.errors import ConfigError
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.beside.views import Balance, ViewDefinition
-from headrace.views.definitions import columns_of_balance, sets_of
+from headrace.views.definitions import columns_of_counts, sets_of
 from headrace.views.names import ColumnNames
 
 NAMES = ColumnNames(
@@ -32,11 +32,11 @@ def test_a_view_reads_the_sets_that_it_names(where, by, sets):
 
 
 def test_balance_reads_its_column_and_the_keys():
-    assert columns_of_balance(ViewDefinition("snr > 3", None), NAMES) == ()
-    found = columns_of_balance(ViewDefinition(None, Balance("speaker", 0.5)), NAMES)
+    assert columns_of_counts(ViewDefinition("snr > 3", None), NAMES) == ()
+    found = columns_of_counts(ViewDefinition(None, Balance("speaker", 0.5)), NAMES)
     assert [(column.set, column.spec.name) for column in found] == [("metadata", "speaker"), ("metadata", "key")]
 
 
 def test_an_unknown_column_is_an_error_that_says_where_it_is_named():
     with pytest.raises(ConfigError, match="balance by speakr"):
-        columns_of_balance(ViewDefinition(None, Balance("speakr", 0.5)), NAMES)
+        columns_of_counts(ViewDefinition(None, Balance("speakr", 0.5)), NAMES)

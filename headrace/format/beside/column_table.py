@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -158,6 +159,19 @@ class Column:
             return replace(self, spec=spec)
         values = self.take(range(len(self)))
         return Column.of(spec, [None if value is None else _text(ColumnKind.JSON, value).decode() for value in values])
+
+    def grouped(self) -> tuple[list[int], NDArray[np.int64]]:
+        """The first row of each distinct value, in the order of rows; and the number of each row's, int64 (n,)."""
+        if self.spec.kind.is_text:
+            blob, bounds = self.values.tobytes(), self.offsets.tolist()
+            found: list[Any] = [blob[start:stop] for start, stop in pairwise(bounds)]
+        else:
+            found = self.values.tolist()
+        if self.num_nulls:
+            found = [value if valid else None for value, valid in zip(found, self.is_valid.tolist(), strict=True)]
+        numbers: dict[Any, int] = {}
+        groups = np.array([numbers.setdefault(value, len(numbers)) for value in found], np.int64)
+        return np.unique(groups, return_index=True)[1].tolist(), groups
 
     def numbers(self, rows: Any = slice(None)) -> NDArray[np.float64]:  # noqa: ANN401 - any index of numpy
         """The values of some rows as float64, NaN where they are null; true is 1.

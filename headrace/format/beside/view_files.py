@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from headrace.errors import AlreadyExistsError, EmptyViewError, FormatError, IntegrityError, NotFoundError
 from headrace.format import tables
 from headrace.format.beside.views import (
-    MAX_COUNT,
     ColumnsOrigin,
+    CountArray,
     NumberedView,
     PartitionCounts,
     ShardTotals,
@@ -102,32 +103,34 @@ class CountsRange:
         num_after: bytes of the file from the first count of the shard on.
         num_samples: samples of the shard.
         crc32: checksum of its counts.
+        dtype: dtype of the counts.
     """
 
     file: ViewFile
     num_after: int
     num_samples: int
     crc32: int
+    dtype: np.dtype[np.unsignedinteger[Any]] = np.dtype("<u1")  # noqa: RUF009 - immutable
 
     @property
     def span(self) -> tuple[int, int]:
         """The half-open range of bytes in the file."""
         start = self.file.num_bytes - self.num_after
-        return start, start + self.num_samples
+        return start, start + self.num_samples * self.dtype.itemsize
 
-    def parsed(self, blob: bytes, name: str) -> NDArray[np.uint8]:
-        """The counts, uint8 (n,). Raises `IntegrityError` if the bytes do not have their checksum."""
-        if len(blob) != self.num_samples or zlib.crc32(blob) != self.crc32:
+    def parsed(self, blob: bytes, name: str) -> CountArray:
+        """The counts, `dtype` (n,). Raises `IntegrityError` if the bytes do not have their checksum."""
+        if len(blob) != self.num_samples * self.dtype.itemsize or zlib.crc32(blob) != self.crc32:
             start, stop = self.span
             raise IntegrityError(
                 f"{name}, bytes {start}..{stop}: the counts of a shard do not have the CRC-32 {self.crc32:08x}; "
                 f"{tables.WAY_OUT}"
             )
-        return np.frombuffer(blob, np.uint8)
+        return np.frombuffer(blob, self.dtype)
 
 
-def read_counts_of_shard(storage: Storage, wanted: CountsRange) -> NDArray[np.uint8]:
-    """The counts of the samples of one shard, read alone: uint8 (n,).
+def read_counts_of_shard(storage: Storage, wanted: CountsRange) -> CountArray:
+    """The counts of the samples of one shard, read alone.
 
     Raises:
         IntegrityError: they are damaged, also after retries.
@@ -135,7 +138,7 @@ def read_counts_of_shard(storage: Storage, wanted: CountsRange) -> NDArray[np.ui
     """
     name = f"{storage.uri}/{wanted.file.path}"
 
-    def read(source: Storage) -> NDArray[np.uint8]:
+    def read(source: Storage) -> CountArray:
         return wanted.parsed(source.read_ranges(wanted.file.path, [wanted.span])[0], name)
 
     return until_sound(read, storage, name)
@@ -254,7 +257,7 @@ def _written(writer: _ViewWriter, origin: ViewOrigin, parts: Iterable[PartitionC
     counts: dict[str, ViewFile] = {}
     splits = {split: ViewTotals(0, 0, 0) for split in origin.audio.snapshot.splits}
     for (partition, rows), part in zip(partitions_of(table), parts, strict=True):
-        _check(part, partition, table.num_samples[rows])
+        _check(part, partition, table.num_samples[rows], origin.definition)
         found.append(part.of_shards())
         chosen, drawn = int(np.count_nonzero(part.counts)), int(part.counts.sum(dtype=np.int64))
         if chosen:
@@ -283,10 +286,10 @@ def _written(writer: _ViewWriter, origin: ViewOrigin, parts: Iterable[PartitionC
     )
 
 
-def _check(part: PartitionCounts, partition: str, num_samples: NDArray[np.int32]) -> None:
+def _check(part: PartitionCounts, partition: str, num_samples: NDArray[np.int32], definition: ViewDefinition) -> None:
     """Counts of a partition that do not fit the table are a fault of the caller."""
     assert part.partition == partition, (part.partition, partition)
-    assert part.counts.dtype == np.uint8, f"counts are at most {MAX_COUNT}"
+    assert part.counts.dtype == definition.dtype
     assert np.array_equal(part.num_samples, num_samples)
     assert len(part.counts) == int(num_samples.sum(dtype=np.int64))
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import FormatError
+from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.snapshots.snapshots import SNAPSHOTS
 from headrace.format.typed_json import typed
@@ -26,8 +26,12 @@ VIEWS = "views"
 """Folder of an output with its views."""
 
 MAX_COUNT = 255
-"""Limit of the times that a sample comes in an epoch: counts take one byte."""
+"""Limit of the times that a sample comes in an epoch where counts take one byte."""
+MAX_TIMES = 65_535
+"""Limit of `times`, with which counts take two bytes."""
+CountArray = NDArray[np.uint8] | NDArray[np.uint16]
 
+_MAX_OF_SHARD = 1 << 31
 _SNAPSHOT_KEY = "headrace_view"
 _TOTALS_KEY = "headrace_totals"
 _COUNTS_KEY = "headrace_counts"
@@ -54,16 +58,29 @@ class ViewDefinition:
     Attributes:
         where: the condition, as the user wrote it; None takes every sample.
         balance: how the groups of these samples are balanced; None takes each once.
+        times: how often each of these samples comes, an expression as the user wrote it; not with `balance`.
     """
 
     where: str | None = None
     balance: Balance | None = None
+    times: str | None = None
+
+    @property
+    def dtype(self) -> np.dtype[np.unsignedinteger[Any]]:
+        """The dtype of the counts of such a view."""
+        return np.dtype("<u1" if self.times is None else "<u2")
+
+    def content(self) -> dict[str, Any]:
+        """The definition as JSON, without `times` if it has none, as before this field existed."""
+        return {name: value for name, value in asdict(self).items() if name != "times" or value is not None}
 
     def __str__(self) -> str:
         """The definition in a line, as in messages and states; equal definitions give equal lines."""
         parts = [] if self.where is None else [f"where {' '.join(self.where.split())}"]
         if self.balance is not None:
             parts.append(f"balance by {self.balance.by} with alpha {self.balance.alpha:g}")
+        if self.times is not None:
+            parts.append(f"times {' '.join(self.times.split())}")
         return ", ".join(parts) or "every sample once"
 
 
@@ -159,7 +176,7 @@ class ViewSnapshot:
 
     def to_json(self) -> bytes:
         """The bytes of the file; equal snapshots give equal bytes."""
-        return versioned_bytes(_SNAPSHOT_KEY, asdict(self))
+        return versioned_bytes(_SNAPSHOT_KEY, asdict(self) | {"definition": self.definition.content()})
 
     @classmethod
     def from_json(cls, blob: bytes, name: str) -> "ViewSnapshot":
@@ -220,33 +237,43 @@ class PartitionCounts:
     Attributes:
         partition: for example `train-0003`.
         num_samples: samples of each shard of the partition in the table of the audio snapshot, in its order.
-        counts: uint8, one for each sample of these shards, in order.
+        counts: uint8 or uint16, one for each sample of these shards, in order.
     """
 
     partition: str
     num_samples: NDArray[np.integer[Any]]
-    counts: NDArray[np.uint8]
+    counts: CountArray
 
     def of_shards(self) -> ShardTotals:
-        """Totals and checksums of the shards."""
+        """Totals and checksums of the shards.
+
+        Raises:
+            ConfigError: the samples of a shard come 2³¹ times or more.
+        """
         bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.num_samples, dtype=np.int64)])
         totals = np.add.reduceat(self.counts, bounds[:-1], dtype=np.int64)  # no shard of the table is empty
+        if totals.max(initial=0) >= _MAX_OF_SHARD:
+            raise ConfigError(
+                f"{self.partition}: the samples of a shard would come {totals.max()} times in an epoch; at most "
+                f"{_MAX_OF_SHARD - 1} are possible: make `times` smaller"
+            )
         blob = self.counts.tobytes()
-        crc32 = [zlib.crc32(blob[start:stop]) for start, stop in pairwise(bounds.tolist())]
+        crc32 = [zlib.crc32(blob[a:b]) for a, b in pairwise((bounds * self.counts.itemsize).tolist())]
         return ShardTotals(totals.astype(np.int32), np.array(crc32, np.int64))
 
     def to_bytes(self) -> bytes:
-        """The bytes of a `.counts` file: the last `len(counts)` bytes are the counts themselves."""
+        """The bytes of a `.counts` file: the last bytes are the counts themselves."""
         metadata = {_COUNTS_KEY: _VERSION, "partition": self.partition}
         return tables.pack({"counts": self.counts}, metadata)
 
 
-def counts_of(blob: bytes, name: str) -> NDArray[np.uint8]:
-    """The counts of a `.counts` file, uint8 (n,). Raises `FormatError` if it is damaged or another file."""
+def counts_of(blob: bytes, name: str) -> CountArray:
+    """The counts of a `.counts` file, uint8 or uint16 (n,). Raises `FormatError` if it is damaged or another file."""
     arrays, metadata = tables.unpack(blob, name)
     if metadata.get(_COUNTS_KEY) != _VERSION:
         raise FormatError(f"{name}: not a file of counts in format {_VERSION}, which this version reads")
-    return tables.checked(arrays, {"counts": (np.uint8,)}, name)["counts"]
+    dtype = np.uint16 if "counts" in arrays and arrays["counts"].dtype == np.uint16 else np.uint8
+    return tables.checked(arrays, {"counts": (dtype,)}, name)["counts"]
 
 
 def view_fingerprint(audio_fingerprint: str, counts: Mapping[str, str]) -> str:
@@ -262,4 +289,4 @@ def view_fingerprint(audio_fingerprint: str, counts: Mapping[str, str]) -> str:
 
 def definition_digest(definition: ViewDefinition) -> str:
     """SHA-256 (hex) of a definition."""
-    return hashlib.sha256(json.dumps(asdict(definition)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(definition.content()).encode()).hexdigest()

@@ -29,6 +29,8 @@ FRAME_RATE_NOTE = "frame_rate_hz"
 """The note of a latent shard with the number of latent frames per second."""
 REFUSED_NOTE = "refused"
 """The note that lists, as JSON, the recordings or latents that were planned for a shard and rejected."""
+VERSION_NOTE = "version"
+"""The note with the version of the tar that an index was made from (`Storage.version`), where its digest is unknown."""
 ABSENT = -1
 
 NAME_ERRORS = "surrogateescape"

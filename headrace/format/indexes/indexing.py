@@ -31,9 +31,11 @@ from headrace.format.tars.tar import crc32_of, payload, read_members
 from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_of
 from headrace.format.tensors.pth import RawTensor, latent_facts, output_facts
 from headrace.format.typed_json import json_value
+from headrace.stores.ranged_files import RangeFile
 
 _BY_WEBDATASET = Naming()
-_FLAC_HEAD_BYTES = 64  # marker and STREAMINFO, which must come first
+_HEAD_BYTES = 64  # FLAC: marker and STREAMINFO, which must come first
+_CHUNKED = (b"RIFF", b"RF64", b"FORM")  # WAV and AIFF: what is not in the head is in chunks that are skipped
 
 
 def index_tar(
@@ -220,10 +222,14 @@ def _audio_facts(file: BinaryIO, span: tuple[int, int]) -> AudioFacts | None:
     """Facts in the header of an audio file; None if it cannot be parsed."""
     start, stop = span
     try:
-        head = payload(file, (start, min(stop, start + _FLAC_HEAD_BYTES)))
+        head = payload(file, (start, min(stop, start + _HEAD_BYTES)))
         if head.startswith(b"fLaC") and (flac := flac_info(head)).num_frames:
             return AudioFacts(*flac[:3])
-        info = probe(io.BytesIO(payload(file, span)), num_bytes=stop - start)
+        is_skimmed = head.startswith(_CHUNKED)
+        part = (
+            io.BufferedReader(RangeFile(file, start, stop - start)) if is_skimmed else io.BytesIO(payload(file, span))
+        )
+        info = probe(part, num_bytes=stop - start)
     except AudioError:
         return None
     return AudioFacts(info.num_frames, info.sample_rate_hz, info.num_channels)

@@ -107,7 +107,7 @@ def seen(run: AskedRun, key: str, progress: Callable[[], object] = lambda: None)
         ConfigError: it cannot be computed; see `AskedRun.epochs`.
     """
     readers = zip(run.streams.names, run.streams.reading.readers, strict=True)
-    samples = {name: found for name, reader in readers if len(found := samples_of(reader, key, progress))}
+    samples = {name: found for name, reader in readers if len(found := reader.samples_of([key], progress)[0])}
     if not samples:
         raise NotFoundError(f"no stream of the state has the key {key!r}: {', '.join(run.streams.names)}")
     return [
@@ -120,17 +120,6 @@ def seen(run: AskedRun, key: str, progress: Callable[[], object] = lambda: None)
             for place in epoch.rows_of(name, found)
         )
     ]
-
-
-def samples_of(reader: StreamReader, key: str, progress: Callable[[], object] = lambda: None) -> Ints:
-    """Numbers of the samples of a stream with a key: several for copies in a view."""
-    found = [np.zeros(0, np.int64)]
-    for shard in range(reader.locator.num_shards):
-        progress()
-        if (row := reader.primary.index(shard).find(key)) is not None:
-            samples = np.arange(reader.locator.offsets[shard], reader.locator.offsets[shard + 1])
-            found.append(samples[reader.find(samples)[1] == row])
-    return np.concatenate(found)
 
 
 def batch(run: AskedRun, step: int) -> list[AskedRow]:
@@ -223,10 +212,14 @@ def _by_sample(
     assert reader.columns is not None
     for shard in np.unique(shards).tolist():
         part = slice(bounds[shard], bounds[shard + 1])
-        values = reader.columns.values(shard, column)
-        for row, count, length in zip(rows[part].tolist(), counts[part].tolist(), seconds[part].tolist(), strict=True):
-            value = values[row]
-            yield json.dumps(value) if isinstance(value, list | dict) else value, count, length
+        values, groups = reader.columns.grouped(shard, column)
+        own = groups[rows[part]]
+        sums = zip(
+            values, np.bincount(own, counts[part]).tolist(), np.bincount(own, seconds[part]).tolist(), strict=False
+        )
+        for value, count, length in sums:  # values after the last one that was delivered have no sums
+            if count:
+                yield json.dumps(value) if isinstance(value, list | dict) else value, int(count), length
 
 
 def _by_shard(

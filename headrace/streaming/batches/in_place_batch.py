@@ -101,7 +101,8 @@ class InPlaceBatch:
             self.batch.stacked[START_SECONDS] = StackedField(starts, ValueKind.SCALAR, "float64")
         self._columns = [None if row is None else row.columns for row in rows]
         for name in dict.fromkeys(name for sample in real for name, _, _ in sample.extra()):
-            self.batch.extra[name] = [None if row is not None else _NO_BYTES for row in rows]
+            if name not in self.batch.stacked:  # a class member that comes as a tensor
+                self.batch.extra[name] = [None if row is not None else _NO_BYTES for row in rows]
 
     def __len__(self) -> int:
         """See `OpenBatch`."""
@@ -142,7 +143,8 @@ class InPlaceBatch:
         for field in self._latents:
             field.fill(place)
         for name, content in extra(sample, start, blob):
-            batch.extra[name][place] = decoded(name, content) if self._decodes else content
+            if name in batch.extra:
+                batch.extra[name][place] = decoded(name, content) if self._decodes else content
         batch.keys[place] = sample.key
         batch.metadata[place] = metadata(sample, start, blob)
         if (columns := self._columns[place]) is not None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError, StateError
+from headrace.format.tars.name_lists import shown
 from headrace.signed_urls import unsigned
 from headrace.streaming import distributed
 from headrace.streaming.order.state import OrderState, StreamState
@@ -69,8 +70,8 @@ def open_for_state(
             ) from error
         except ConfigError as error:
             raise StateError(
-                f"snapshot: the state was saved with {name} at {before}, which {unsigned(one.remote)} does not have "
-                f"({error}); read the data set that it was saved on, or start from the beginning"
+                f"snapshot: the state was saved with {name} at {before}, which {shown(unsigned(one.remote))} does not "
+                f"have ({error}); read the data set that it was saved on, or start from the beginning"
             ) from error
     return found
 
@@ -107,7 +108,7 @@ def _open_as(request: StreamRequest, shared: _Shared) -> OpenedRemote:
     opened = open_remote(replace(request, pins=shared.pins))
     if _shared(opened).fingerprints != shared.fingerprints:
         raise IntegrityError(
-            f"{unsigned(request.remote)}: this rank finds other shards than rank 0: mount or copy the same data"
+            f"{shown(unsigned(request.remote))}: this rank finds other shards than rank 0: mount or copy the same data"
         )
     return opened
 

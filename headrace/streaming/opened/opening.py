@@ -15,7 +15,8 @@ import numpy as np
 
 from headrace.arguments import convert, optional, path, position
 from headrace.errors import ConfigError
-from headrace.locate.names import absolute, is_folder_name
+from headrace.format.tars.name_lists import absolute
+from headrace.locate.names import is_folder_name
 from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
@@ -31,6 +32,7 @@ from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
+from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
@@ -289,7 +291,9 @@ def rooted(selection: Selection) -> Selection:
 def _rooted(stream: Stream) -> Stream:
     """A stream with absolute places, likewise."""
     return replace(
-        stream, remote=stream.remote and absolute(stream.remote), local=stream.local and absolute(stream.local)
+        stream,
+        remote=None if stream.remote is None else absolute(stream.place),
+        local=stream.local and absolute(stream.local),
     )
 
 
@@ -309,7 +313,8 @@ def _fields_of(opened: OpenedRemote) -> dict[str, str]:
         return {}
     shard = opened.primary.shards.name(0)
     fields = opened.primary.load_index(opened.primary.storage, shard).fields
-    found = {name: f"the files .{name} in the shards" for name in fields}
+    is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
+    found = {} if is_own else {name: f"the files .{name} in the shards" for name in fields}
     return found | {name: "a field that every batch has" for name in names if is_taken(name)}
 
 

@@ -9,6 +9,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ class StreamReaders:
         self.readers = [self._reader(source) for source in sources]
         self.cache_folders = [source.cache_folder for source in sources]
         self._censuses: dict[object, LengthCensus] = {}
+        self._samples_of: dict[tuple[str, ...], list[NDArray[np.int64]]] = {}
 
     @property
     def caches(self) -> Iterator[ShardCache]:
@@ -115,6 +117,20 @@ class StreamReaders:
         if key not in self._censuses:
             self._censuses[key] = count()
         return self._censuses[key]
+
+    def samples_of(self, keys: tuple[str, ...]) -> list[NDArray[np.int64]]:
+        """Numbers of the samples with these keys, int64, for each stream. Warns of keys that no stream has."""
+        if keys not in self._samples_of:
+            found = [reader.samples_of(keys) for reader in self.readers]
+            if unknown := set(keys).difference(*(there for _, there in found)):
+                warnings.warn(
+                    f"exclude: no stream has the key {min(unknown)!r}"
+                    + (f", and {len(unknown) - 1} more" if len(unknown) > 1 else "")
+                    + ": it was removed from this snapshot, or is misspelled",
+                    stacklevel=2,
+                )
+            self._samples_of[keys] = [samples for samples, _ in found]
+        return self._samples_of[keys]
 
     def _reader(self, source: StreamShards) -> StreamReader:
         cache = self._caches[source.cache_folder]

@@ -16,6 +16,7 @@ from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.snapshots.snapshots import Snapshot, read_snapshot
 from headrace.streaming.samples.crop import frames_kept
 from headrace.streaming.settings import SampleSettings
+from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.shard_set import ShardSet
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,8 @@ def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | N
         StoreUnavailableError: the store does not answer.
     """
     data = shards.identity
-    if data.snapshot is None or data.view is not None or data.windows is not None or len(shards) == 0:
+    has_manifests = data.snapshot is not None and not isinstance(shards.load_index, WrittenIndexes)
+    if not has_manifests or data.view is not None or data.windows is not None or len(shards) == 0:
         return None
     try:
         snapshot = read_snapshot(shards.storage, data.snapshot).snapshot

@@ -47,6 +47,13 @@ class Rows:
         """Some of the rows, with the indexing rules of numpy."""
         return Rows(self.stream_ids[rows], self.sample_ids[rows])
 
+    def without(self, samples: Sequence[NDArray[np.int64]]) -> "Rows":
+        """The rows with padding in place of some samples, which are given for each stream."""
+        ids = self.sample_ids.copy()
+        for number, left_out in enumerate(samples):
+            ids[(self.stream_ids == number) & np.isin(ids, left_out)] = PADDING
+        return Rows(self.stream_ids, ids)
+
     @property
     def is_padding(self) -> NDArray[np.bool_]:
         """(num_rows,); whether a row is padding."""

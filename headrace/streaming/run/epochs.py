@@ -6,10 +6,11 @@ only for length buckets.
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headrace.streaming.by_length.buckets import GlobalBatches
 from headrace.streaming.order.batch_plan import BatchPlan
@@ -36,8 +37,23 @@ class WorkerShare:
 class EpochRun:
     """The batches of one rank from the start of its order to the end of the epoch; safe for threads."""
 
-    def __init__(self, order: EpochOrder, batches: GlobalBatches, world: World) -> None:
+    def __init__(
+        self,
+        order: EpochOrder,
+        batches: GlobalBatches,
+        world: World,
+        left_out: Callable[[], Sequence[NDArray[np.int64]]] | None = None,
+    ) -> None:
+        """Plan nothing yet.
+
+        Args:
+            order: the order.
+            batches: its batches.
+            world: this rank.
+            left_out: gives the samples of each stream that are padding instead; None to leave out no sample.
+        """
         self.order = order
+        self._left_out = left_out
         self.world = world
         self._batches = batches
         self._lock = threading.Lock()
@@ -92,6 +108,8 @@ class EpochRun:
 
     def _plan(self, index: int) -> BatchPlan:
         rows = self._batches.batch(index, self.world)
+        if self._left_out is not None:
+            rows = rows.without(self._left_out())
         first = self._batches.batch_start(index) + self.world.rank
         positions = first + self.world.world_size * np.arange(len(rows))
         return BatchPlan(self.order.epoch, rows, positions, patient=index >= COLD_BATCHES)

@@ -4,7 +4,11 @@ The position of a dataset is in `progress`. The planner reads no data except len
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
 from headrace.streaming.by_length.buckets import GlobalBatches, in_buckets
@@ -51,6 +55,7 @@ class Planner:
         samples: crop and resampling of a sample, which decide its length.
         epoch_size: a value that `mixing.parse_epoch_size` accepts.
         change_streams: whether a state may have another mixture.
+        exclude: keys of samples that are padding instead.
     """
 
     spec: OrderSpec
@@ -59,6 +64,7 @@ class Planner:
     samples: SampleSettings
     epoch_size: int | str | None = None
     change_streams: bool = False
+    exclude: tuple[str, ...] = ()
 
     def order(self, epoch: int) -> EpochOrder:
         """The order of an epoch from its beginning."""
@@ -98,7 +104,10 @@ class Planner:
 
     def run(self, order: EpochOrder) -> EpochRun:
         """This rank's batches of an order."""
-        return EpochRun(order, self.batches(order), self.world)
+        return EpochRun(order, self.batches(order), self.world, self._left_out if self.exclude else None)
+
+    def _left_out(self) -> Sequence[NDArray[np.int64]]:
+        return self.streams.reading.samples_of(self.exclude)
 
     def batches(self, order: EpochOrder) -> GlobalBatches:
         """The global batches of an order, with its length buckets."""

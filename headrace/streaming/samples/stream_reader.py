@@ -4,7 +4,7 @@ A stream is one folder of shards, and the latents folders that are joined to it 
 `ShardAccess`, which finds them in place, in the cache, or in their store. Nothing is decoded here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
 from typing import TypeVar
@@ -107,6 +107,23 @@ class StreamReader:
     def windows(self, samples: NDArray[np.int64]) -> ItemWindows | None:
         """The window that each number of a sample means; None if samples are not cut into windows."""
         return self._items.of(*self.locator.find(samples)) if isinstance(self._items, WindowRows) else None
+
+    def samples_of(
+        self, keys: Collection[str], progress: Callable[[], object] = lambda: None
+    ) -> tuple[NDArray[np.int64], set[str]]:
+        """Numbers of the samples with these keys, int64 (n,), and the keys that were found. Reads all indexes.
+
+        A key has several numbers if a view has copies of its sample.
+        """
+        wanted, found, there = frozenset(keys), [np.zeros(0, np.int64)], set[str]()
+        for shard in range(self.locator.num_shards):
+            progress()
+            rows = {row: key for row, key in enumerate(self.primary.index(shard).keys()) if key in wanted}
+            if rows:
+                samples = np.arange(self.locator.offsets[shard], self.locator.offsets[shard + 1])
+                found.append(samples[np.isin(self.find(samples)[1], list(rows))])
+                there.update(rows.values())
+        return np.concatenate(found), there
 
     def reads_ranges(self, shard: int, access: ShardAccess, number: int) -> bool:
         """Whether samples are fetched one by one: because a view takes few of a shard, or of each only a small part.

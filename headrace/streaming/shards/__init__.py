@@ -3,6 +3,7 @@
 __all__ = [
     "access",
     "column_reader",
+    "indexed_tars",
     "joined_columns",
     "remote",
     "shard_names",

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnavailableError
-from headrace.format.indexes.index import ShardIndex, index_name
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.lazy import cached_property
 from headrace.format.tars.tar import sha256_of
@@ -30,7 +30,7 @@ from headrace.streaming.cache.open_files import OpenFiles
 from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, StoredField, is_stored
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.settings import FetchSettings
-from headrace.streaming.shards.foreign import VERSION, IndexKeeper
+from headrace.streaming.shards.foreign import IndexKeeper
 from headrace.streaming.shards.shard_set import IndexCache, ShardSet
 from headrace.streaming.stats import Traffic
 
@@ -73,7 +73,7 @@ class ShardAccess:
         if self.is_named_by_content:
             return name
         index = self.index(shard)
-        origin = f"{self.shards.storage.uri}/{name}\0{index.sha256 or index.notes.get(VERSION, '')}"
+        origin = f"{self.shards.storage.uri}/{name}\0{index.sha256 or index.notes.get(VERSION_NOTE, '')}"
         mark = hashlib.sha256(origin.encode()).hexdigest()[:12]
         return f"{mark}-{without_suffix(name).rpartition('/')[2]}{TAR_SUFFIX}"
 

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
 from headrace.format.beside.column_files import parse_columns
 from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
@@ -117,8 +120,8 @@ class ColumnReader:
             return [ColumnRow(self.sets, fault=fault) for _ in rows]
         return [ColumnRow(self.sets, files, row) for row in rows]
 
-    def values(self, shard: int, name: str) -> list[Any]:
-        """The values of one column for all rows of a shard, None where a sample has none.
+    def grouped(self, shard: int, name: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """The distinct values of one column for a shard (None for samples without one), and the number of each row's.
 
         Raises:
             ConfigError: no set has such a column.
@@ -128,8 +131,10 @@ class ColumnReader:
             names = [spec.name for spec in one.joined]
             if name in names:
                 column = None if found is None else found.joined[names.index(name)]
-                num_rows = len(self._primary.index(shard))
-                return [None] * num_rows if column is None else column.take(range(num_rows))
+                if column is None:
+                    return [None], np.zeros(len(self._primary.index(shard)), np.int64)
+                first_rows, groups = column.grouped()
+                return column.take(first_rows), groups
         known = ", ".join(spec.name for one in self.sets for spec in one.joined)
         sets = " and ".join(one.name for one in self.sets)
         raise ConfigError(

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import FormatError, SampleCountError
-from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
 from headrace.format.tars.member_names import KeyAt, Naming
@@ -31,16 +31,13 @@ from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, Shar
 
 _INDEXES_AT_ONCE = 8
 
-VERSION = "version"
-"""Name of an index's note that holds the version of its shard (`Storage.version`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class IndexKeeper:
     """Reads or makes the indexes of the tars of a plain WebDataset (`ShardSet.load_index`).
 
     An index of Headrace beside its tar is used unless the tar was written after it; another tool's file is ignored. An
-    index that is made here records the version of its tar as the note `VERSION`.
+    index that is made here records the version of its tar as the note `VERSION_NOTE`.
 
     Attributes:
         folder: folder in which made indexes are kept; None keeps none.
@@ -89,7 +86,7 @@ class IndexKeeper:
         if kept is not None and (found := _read_kept(kept)) is not None:
             return found
         made = until_sound(lambda source: self._made(source, shard, audio_fields), storage, f"{storage.uri}/{shard}")
-        index = replace(made, notes=made.notes | {VERSION: version})
+        index = replace(made, notes=made.notes | {VERSION_NOTE: version})
         if kept is not None:
             self._keep(kept, index)
         return index
@@ -161,7 +158,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
         audio_fields = {n: i.audio_fields for n, i in zip(names, indexes, strict=True) if i.audio_fields}
-        noted = {name: index.notes.get(VERSION) for name, index in zip(names, indexes, strict=True)}
+        noted = {name: index.notes.get(VERSION_NOTE) for name, index in zip(names, indexes, strict=True)}
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
     if not any(counts):

@@ -16,6 +16,7 @@ from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS, NumberedView
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, snapshot_numbers
+from headrace.format.snapshots.tar_lists import TARS
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.no_shards import parts_beside
@@ -28,6 +29,7 @@ from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.foreign import IndexKeeper, open_foreign
+from headrace.streaming.shards.indexed_tars import check_named, open_indexed
 from headrace.streaming.shards.joined_columns import (
     ColumnSet,
     JoinedSources,
@@ -177,8 +179,19 @@ def _opened(request: StreamRequest) -> OpenedRemote:
         NotFoundError: nothing is there, or no such snapshot, or no audio snapshot that all latents have.
     """
     selection = request.selection
-    located = locate(request.remote, split=selection.split, snapshot=request.number, transfer=request.transfer)
     wanted = selection.needs_snapshots
+    located = locate(
+        request.remote,
+        split=selection.split,
+        snapshot=request.number,
+        transfer=request.transfer,
+        looks_for_index=wanted is not None or request.number is not None,
+    )
+    if located.tars is not None and located.tars.indexed is not None:
+        opened = _open_folder(located.tars.indexed, request)
+        if request.number is None:
+            check_named(request.remote, located.tars, opened.primary.shards)
+        return opened
     if located.tars is not None and wanted is None:
         keeper = IndexKeeper(request.index_folder, selection.key_at)
         primary = open_foreign(located.named, selection.split, located.tars, keeper)
@@ -189,23 +202,38 @@ def _opened(request: StreamRequest) -> OpenedRemote:
             f"key_at={selection.key_at.value!r} is for plain tars, and {request.remote} is an output of Headrace, "
             "which knows its keys: leave it out here, and give it to the Stream that needs it"
         )
-    if wanted is not None:
+    return _open_folder(folder, request)
+
+
+def _open_folder(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
+    if request.selection.needs_snapshots is not None:
         return _open_joined(folder, request)
     found = folder.snapshot(request.number)
-    primary = _open_snapshot(folder.storage, found, selection.split)
-    is_latents = bool(found.snapshot.origin)
+    primary = _open_snapshot(folder.storage, found, request.selection.split, request.transfer)
+    is_latents = _is_of_latents(found.snapshot)
     outputs = _outputs([(folder.storage.uri, found.snapshot)]) if is_latents else ((hidden_field(),),)
+    if TARS in found.snapshot.origin:
+        outputs = (_outputs_of_tars(primary),)
     return OpenedRemote(primary, outputs=outputs, is_latents=is_latents)
 
 
+def _is_of_latents(snapshot: Snapshot) -> bool:
+    """Whether a snapshot is that of a folder of latents, which belong to an audio snapshot."""
+    return "audio_fingerprint" in snapshot.origin
+
+
 def _outputs_of_tars(tars: ShardSet) -> tuple[OutputField, ...]:
-    """The fields of the latents of plain tars, from the index of the first."""
+    """The fields of the latents of tars without a snapshot of latents, from the index of the first."""
     known = tars.load_index(tars.storage, tars.shards.name(0)).outputs if len(tars) else ()
     (fields,) = output_fields([("", known)])
     return fields if known and known[0].is_named else (hidden_field(),)
 
 
-def _open_snapshot(storage: Storage, found: NumberedSnapshot, split: str | None) -> ShardSet:
+def _open_snapshot(
+    storage: Storage, found: NumberedSnapshot, split: str | None, transfer: Transfer | None = None
+) -> ShardSet:
+    if TARS in found.snapshot.origin:
+        return open_indexed(storage, found, split, transfer)
     if SPECS_KEY in found.snapshot.origin:
         raise ConfigError(
             f"{storage.uri}: a set of columns, which has no samples of its own: name the audio or the latents as "
@@ -228,7 +256,7 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
     if lacking_tensors(asked, [one.offers[audio] for one in sets]) and (metadata := metadata_companion(sources)):
         sets = [*sets, metadata]
         own, audio = newest_with_all(folder, request.remote, request.number, [*others, *sets])
-    primary = _open_snapshot(storage, own, split)
+    primary = _open_snapshot(storage, own, split, request.transfer)
     if asked.where is not None:
         fitting = fitting_snapshots(folder, request.number, [*others, *sets])
         own, primary = _first_evaluated(folder, fitting, request)
@@ -242,7 +270,7 @@ def _open_joined(folder: ShardFolder, request: StreamRequest) -> OpenedRemote:
         check_json(columns, primary, None if table is None else table.offers.get(audio))
     if view is not None:
         primary = shards_of_view(primary, view.storage, view.offers[audio])
-    is_latents = bool(own.snapshot.origin)
+    is_latents = _is_of_latents(own.snapshot)
     with_outputs = [(storage.uri, own.snapshot)] if is_latents else []
     outputs = _outputs([*with_outputs, *((one.named, one.offers[audio].snapshot) for one in latents)])
     outputs = outputs if is_latents else ((hidden_field(),), *outputs)
@@ -258,7 +286,7 @@ def _first_evaluated(
     where = WhereCondition(request.selection.where, output, request.cache_folder, dict(request.pins.of_where))
     fault: NoColumnError | None = None
     for found in snapshots:
-        shards = _open_snapshot(folder.storage, found, request.selection.split)
+        shards = _open_snapshot(folder.storage, found, request.selection.split, request.transfer)
         assert isinstance(shards.shards, SnapshotShards)
         try:
             storage, view = where.view(_as_audio(found), shards.shards.table)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from headrace.format.beside.view_files import (
     read_counts_of_shard,
     read_totals,
 )
-from headrace.format.beside.views import NumberedView, ViewFile
+from headrace.format.beside.views import CountArray, NumberedView, ViewFile
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
 from headrace.stores.refetch import is_local
@@ -48,6 +49,7 @@ class ViewCounts:
         first_rows: int64 (partitions + 1,), the row of the first shard of each partition in the table of shards.
         starts: int64 (shards + 1,), samples of the audio snapshot before each shard of the table.
         crc32: int64 (shards,), checksum of the counts of each shard of the table.
+        dtype: dtype of the counts.
     """
 
     storage: Storage
@@ -55,6 +57,7 @@ class ViewCounts:
     first_rows: NDArray[np.int64] = field(repr=False)
     starts: NDArray[np.int64] = field(repr=False)
     crc32: NDArray[np.int64] = field(repr=False)
+    dtype: np.dtype[np.unsignedinteger[Any]]
 
     def range_of(self, row: int) -> CountsRange:
         """Place of the counts of a shard, by its row in the table of shards."""
@@ -62,7 +65,8 @@ class ViewCounts:
         file = self.files[partition]
         assert file is not None, "only shards with chosen samples are read"
         start, end = int(self.starts[row]), int(self.starts[self.first_rows[partition + 1]])
-        return CountsRange(file, end - start, int(self.starts[row + 1]) - start, int(self.crc32[row]))
+        num_samples, num_after = int(self.starts[row + 1]) - start, (end - start) * self.dtype.itemsize
+        return CountsRange(file, num_after, num_samples, int(self.crc32[row]), self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +171,7 @@ class ViewRows:
             rows[places] = self.of(shard)[samples[places]]
         return rows
 
-    def _counts(self, wanted: CountsRange) -> NDArray[np.uint8]:
+    def _counts(self, wanted: CountsRange) -> CountArray:
         storage = self._shards.counts.storage
         if self._is_local:
             return read_counts_of_shard(storage, wanted)
@@ -236,6 +240,7 @@ def shards_of_view(
         np.array([*(rows.start for rows in slices), len(table)], np.int64),
         sample_starts(table.num_samples),
         totals.crc32,
+        view.snapshot.definition.dtype,
     )
     shards = ViewShards(whole, chosen, of_split[chosen], counts)
     number = view.number if columns is None else None
@@ -243,7 +248,7 @@ def shards_of_view(
     return replace(primary, shards=shards, identity=with_view(primary.identity, identity))
 
 
-def _kept_counts(path: Path, wanted: CountsRange) -> NDArray[np.uint8] | None:
+def _kept_counts(path: Path, wanted: CountsRange) -> CountArray | None:
     """The counts of a shard from a file in the cache folder; None if it is absent or damaged."""
     start, stop = wanted.span
     with contextlib.suppress(OSError, IntegrityError), path.open("rb") as file:

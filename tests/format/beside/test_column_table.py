@@ -118,3 +118,20 @@ def test_integers_beyond_64_bits_are_an_error_that_names_the_column():
 def test_texts_are_not_numbers():
     with pytest.raises(ConfigError, match="column 'caption'"):
         CAPTIONS.column("caption").numbers()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "distinct"),
+    [
+        ("string", ["b", None, "a", "b", ""], ["b", None, "a", ""]),
+        ("int", [2, 2, None, 0], [2, None, 0]),
+        ("bool", [True, False, True], [True, False]),
+        ("json", [[1], {"a": 2}, [1], None], [[1], {"a": 2}, None]),
+        ("float", [], []),
+    ],
+)
+def test_rows_are_grouped_by_value(kind, values, distinct):
+    column = Column.of(ColumnSpec("c", ColumnKind(kind)), values)
+    first_rows, groups = column.grouped()
+    assert column.take(first_rows) == distinct
+    assert [distinct[group] for group in groups] == values

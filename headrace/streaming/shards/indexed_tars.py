@@ -1,0 +1,107 @@
+"""Opens tars of others at a snapshot of `headrace index --columns`: columns and views work as on an output.
+
+Names, sizes and indexes come from the folder of the snapshot. A tar is looked at when its first sample is needed.
+"""
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.errors import ConfigError, IntegrityError
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
+from headrace.format.indexes.index_files import find_index
+from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.snapshots.tar_lists import folder_of, read_tar_list, tar_version
+from headrace.locate.tars import PlainTars
+from headrace.stores.storage import Storage, Transfer
+from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, snapshot_shards
+from headrace.streaming.shards.view_shards import ViewShards
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TarShards(SnapshotShards):
+    """The tars of one split of a snapshot (`ShardList`).
+
+    Attributes:
+        paths: path of the tar of each row of the table.
+    """
+
+    paths: tuple[str, ...] = field(repr=False, default=())
+
+    def name(self, shard: int) -> str:
+        """See `ShardList.name`."""
+        row: int = self.rows.start + shard
+        return self.paths[row]
+
+    def lone_lengths(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `ShardList.lone_lengths`; only the indexes know which lengths are known."""
+        return np.full(len(shards), -1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIndexes:
+    """Reads the indexes of tars in the folder that has them (`ShardSet.load_index`)."""
+
+    folder: Storage
+
+    def __call__(self, storage: Storage, shard: str) -> ShardIndex:
+        """The index of a tar.
+
+        Raises:
+            IntegrityError: it is missing, or the tar was written again since.
+        """
+        found = find_index(self.folder, shard)
+        if found is None or found.index.notes.get(VERSION_NOTE) != tar_version(storage, shard):
+            why = "has no index there" if found is None else "was written again since"
+            raise IntegrityError(
+                f"{storage.uri}/{shard}: {why} `headrace index` wrote {self.folder.uri}: run it again with the same "
+                "arguments"
+            )
+        return found.index
+
+
+def open_indexed(storage: Storage, found: NumberedSnapshot, split: str | None, transfer: Transfer | None) -> ShardSet:
+    """The tars of one split of a snapshot (all splits for None).
+
+    Args:
+        storage: the folder `tars/`.
+        found: the snapshot.
+        split: the split.
+        transfer: time limits of the store of the tars.
+
+    Raises:
+        ConfigError: the snapshot has no such split; the message lists those it has.
+        FormatError: the list of tars is damaged.
+    """
+    shards, identity = snapshot_shards(storage, found, split)
+    listed = read_tar_list(storage, found.snapshot)
+    tars = TarShards(shards.table, shards.rows, tuple(listed.of_rows(shards.table)))
+    return ShardSet(listed.storage(storage, transfer), tars, identity, WrittenIndexes(folder_of(storage, transfer)))
+
+
+def check_named(named: str, tars: PlainTars, shards: ShardList) -> None:
+    """Compare the tars that a user named with those of the snapshot.
+
+    Warns of tars that are not in the snapshot.
+
+    Raises:
+        ConfigError: a part of the tars was named.
+    """
+    whole = shards.whole if isinstance(shards, ViewShards) else shards
+    there = {whole.name(shard) for shard in range(len(whole.num_samples))}
+    if left := there.difference(tars.names):
+        raise ConfigError(
+            f"{named}: names {len(tars.names)} tars, and the columns in {tars.storage.uri} are of {len(left)} more, "
+            f"such as {min(left)}: name the folder, and choose samples by split=, view= or where="
+        )
+    if new := sorted(set(tars.names) - there):
+        shown = ", ".join(new[:_SHOWN])
+        warnings.warn(
+            f"{named}: {len(new)} tars are not read ({shown}{', …' if len(new) > _SHOWN else ''}), since they have no "
+            "columns yet: run `headrace index --columns` again",
+            stacklevel=2,
+        )

@@ -1,0 +1,150 @@
+"""Makes the columns of the samples of one tar: the values of its JSON, text and class members, and facts of its index.
+
+Types are those of the values in this tar; `common_kinds` and `as_kinds` bring the columns of several tars to one type.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+from headrace.errors import FormatError
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.tars.member_names import JSON_FIELD
+from headrace.format.tars.tar import payload
+from headrace.format.typed_json import json_object
+
+_TEXTS = {"transcript": "transcript", "text": "text", "txt": "text"}  # the last one that a sample has counts
+_CLASSES = ("cls", "cls2", "class", "count", "index", "inx", "id")  # members that WebDataset decodes as numbers
+_INT64 = range(-(1 << 63), 1 << 63)
+Kinds = Mapping[tuple[bool, str], ColumnKind]
+"""Whether a column is a fact, and its name → its type."""
+
+
+def with_columns(
+    file: BinaryIO, index: ShardIndex, split: str, *, reads_members: bool
+) -> tuple[ShardIndex, ColumnTable]:
+    """The columns of the samples of a tar, and its index with the checksums of the members that were read for them.
+
+    Args:
+        file: the tar.
+        index: its index.
+        split: the split that it belongs to.
+        reads_members: whether JSON, text and class members become columns; otherwise there are facts only.
+
+    Raises:
+        FormatError: the JSON of a sample is not a JSON object, or a text is not UTF-8.
+    """
+    crc32, rows = index.crc32.copy(), []
+    wanted = [name for name in (JSON_FIELD, *_TEXTS, *_CLASSES) if reads_members and name in index.fields]
+    for number, key in enumerate(index.keys()):
+        found: dict[str, Any] = {}
+        for name in wanted:
+            if (span := index.range_of(number, name)) is not None:
+                blob = payload(file, span)
+                crc32[number, index.fields.index(name)] = zlib.crc32(blob)
+                found |= _values(blob, name, f"{index.shard}: {key}.{name}")
+        rows.append(found)
+    try:
+        columns = (*_facts(index, split), *_columns(rows))
+        keys = keys_digest(index.keys())
+    except ValueError as error:
+        raise FormatError(f"{index.shard}: a key or a value is not valid Unicode ({error})") from error
+    return replace(index, crc32=crc32), ColumnTable(columns, len(index), keys, "")
+
+
+def _values(blob: bytes, name: str, member: str) -> dict[str, Any]:
+    """The values of one member by column."""
+    try:
+        if name == JSON_FIELD:
+            return json_object(blob)
+        text = blob.decode().rstrip("\n")
+    except ValueError as error:
+        kind = "a JSON object" if name == JSON_FIELD else "UTF-8"
+        raise FormatError(
+            f"{member} is not {kind} ({error}): correct the tar, or leave it out of the pattern"
+        ) from error
+    if name in _TEXTS:
+        return {_TEXTS[name]: text}
+    return {name: int(text) if text.strip().lstrip("+-").isdecimal() else text}
+
+
+def _facts(index: ShardIndex, split: str) -> tuple[Column, ...]:
+    rates, frames, channels = (array.tolist() for array in (index.sample_rate_hz, index.num_frames, index.num_channels))
+    seconds = [n / rate if rate and n >= 0 else None for n, rate in zip(frames, rates, strict=True)]
+    facts: dict[str, tuple[ColumnKind, list[Any]]] = {
+        "key": (ColumnKind.STRING, index.keys()),
+        "split": (ColumnKind.STRING, [split] * len(index)),
+        "duration_seconds": (ColumnKind.FLOAT, seconds),
+        "sample_rate_hz": (ColumnKind.INT, [rate or None for rate in rates]),
+        "num_channels": (ColumnKind.INT, [number or None for number in channels]),
+    }
+    return tuple(Column.of(ColumnSpec(name, kind, is_fact=True), values) for name, (kind, values) in facts.items())
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterable[Column]:
+    """The columns of these rows, by name."""
+    for name in sorted({name for row in rows for name in row}):
+        values = [row.get(name) for row in rows]
+        kind = _widest({_kind(value) for value in values if value is not None})
+        yield Column.of(ColumnSpec(name, kind), [_as(kind, value) for value in values])
+
+
+def _kind(value: object) -> ColumnKind:
+    if isinstance(value, bool):
+        return ColumnKind.BOOL
+    if isinstance(value, int):
+        return ColumnKind.INT if value in _INT64 else ColumnKind.STRING
+    if isinstance(value, float):
+        return ColumnKind.FLOAT
+    return ColumnKind.STRING if isinstance(value, str) else ColumnKind.JSON
+
+
+def _widest(kinds: set[ColumnKind]) -> ColumnKind:
+    """The narrowest type that holds values of all these: numbers are floats, lists and objects JSON, all else text."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if kinds == {ColumnKind.INT, ColumnKind.FLOAT}:
+        return ColumnKind.FLOAT
+    return ColumnKind.JSON if ColumnKind.JSON in kinds else ColumnKind.STRING
+
+
+def _as(kind: ColumnKind, value: Any) -> Any:  # noqa: ANN401 - the user's values
+    is_other = kind is ColumnKind.STRING and value is not None and not isinstance(value, str)
+    return json.dumps(value) if is_other else value
+
+
+def kinds_of(table: ColumnTable) -> dict[tuple[bool, str], ColumnKind | None]:
+    """The type of each column of a tar; None for a column without values, which fits every type."""
+    return {
+        (column.spec.is_fact, column.spec.name): column.spec.kind
+        if column.is_valid.any() or column.spec.is_fact
+        else None
+        for column in table.columns
+    }
+
+
+def common_kinds(found: Iterable[Mapping[tuple[bool, str], ColumnKind | None]]) -> dict[tuple[bool, str], ColumnKind]:
+    """One type for each column of several tars, facts first, then by name."""
+    kinds: dict[tuple[bool, str], set[ColumnKind]] = {}
+    for one in found:
+        for name, kind in one.items():
+            kinds.setdefault(name, set()).update(() if kind is None else (kind,))
+    return {name: _widest(kinds[name]) for name in sorted(kinds, key=lambda name: (not name[0], name[1]))}
+
+
+def as_kinds(table: ColumnTable, kinds: Kinds) -> ColumnTable:
+    """The columns of a tar with these names and types; a column that it lacks is null."""
+    there = {(column.spec.is_fact, column.spec.name): column for column in table.columns}
+    columns = []
+    for (is_fact, name), kind in kinds.items():
+        spec, found = ColumnSpec(name, kind, is_fact), there.get((is_fact, name))
+        if found is None or not found.is_valid.any():
+            columns.append(Column.of(spec, [None] * len(table)))
+        elif found.spec == spec:
+            columns.append(found)
+        else:
+            columns.append(Column.of(spec, [_as(kind, value) for value in found.take(range(len(table)))]))
+    return replace(table, columns=tuple(columns))

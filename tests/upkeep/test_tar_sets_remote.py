@@ -1,0 +1,79 @@
+"""Tars of others in a store: indexed by ranges, and only those that hold chosen samples are read."""
+
+import pytest
+
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.upkeep.tar_indexes import index_tars
+from headrace.upkeep.tar_views import make_view
+from tests.support.foreign_tars import write_tars
+from tests.support.streaming.fault_server import fault_server
+
+NUM_TARS, PER_TAR, FRAMES = 3, 6, 130_000  # members of 260 kB
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_tars(tmp_path_factory.mktemp("bucket") / "tars", NUM_TARS, PER_TAR, num_frames=FRAMES, note="x" * 1500)
+
+
+@pytest.fixture
+def server(folder, monkeypatch):
+    with fault_server(folder.parent) as face:
+        for name, value in face.environment().items():
+            monkeypatch.setenv(name, value)
+        yield face
+
+
+def read(server, *, of="tar"):
+    """Requests for bytes of tars."""
+    return [one for one in server.requests if one.method == "GET" and one.path.endswith(of)]
+
+
+def num_bytes(requests):
+    return sum(
+        int(stop) - int(start) + 1 for start, stop in (one.span.removeprefix("bytes=").split("-") for one in requests)
+    )
+
+
+def test_headers_and_json_are_read_by_ranges_and_nothing_is_written(server, folder, tmp_path):
+    before = sorted(folder.iterdir())
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path))
+    total = sum(path.stat().st_size for path in before)
+    assert num_bytes(read(server)) <= 0.03 * total
+    assert len(read(server)) <= 4.5 * NUM_TARS * PER_TAR  # the JSON is longer than what is read with its header
+    assert sorted(folder.iterdir()) == before
+    server.requests.clear()
+    index_tars(f"{server.uri}/tars", num_threads=2, into=str(tmp_path / "plain"))
+    assert num_bytes(read(server)) <= 0.02 * total
+
+
+def test_tars_without_chosen_samples_are_never_asked_for(server, tmp_path):
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path / "into"))
+    server.requests.clear()
+    made = StreamingDataset(
+        remote=str(tmp_path / "into"), local=str(tmp_path / "cache"), where="number >= 6 and number < 9", batch_size=2
+    )
+    assert not read(server)
+    assert sorted(key for batch in StreamingDataLoader(made) for key in batch["keys"] if key) == [
+        "s006",
+        "s007",
+        "s008",
+    ]
+    assert {one.path.rpartition("/")[2] for one in server.requests if one.path.endswith(".tar")} == {"train-001.tar"}
+
+
+def test_a_view_asks_for_its_own_tars_only(server, tmp_path):
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path / "into"))
+    make_view(str(tmp_path / "into"), "few", "number = 14", "2")
+    server.requests.clear()
+    made = StreamingDataset(remote=str(tmp_path / "into"), local=str(tmp_path / "cache"), view="few", batch_size=2)
+    assert not server.requests
+    assert [batch["keys"] for batch in StreamingDataLoader(made)] == [["s014", "s014"]]
+    assert {one.path for one in server.requests} == {"tars/train-002.tar"}
+
+
+def test_tars_that_did_not_change_are_not_read_again(server, tmp_path):
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path))
+    server.requests.clear()
+    index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path))
+    assert not read(server)
