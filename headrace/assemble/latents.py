@@ -34,10 +34,10 @@ from headrace.format.manifests.manifests import (
 )
 from headrace.format.manifests.stored_census import StoredCensus, census_of
 from headrace.format.shards.writer import ShardPlace, published_index
+from headrace.output_kinds import LATENT_PREFIX
 from headrace.stores.storage import Storage
 
 LATENT_FORMAT = 1
-PREFIX = "latent_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class _LatentRecipe:
     def target(self) -> PartitionTarget:
         """See `ShardRecipe`."""
         digest = self.source.digest
-        return PartitionTarget(self.source.manifest.partition, self.settings.wanted(digest), digest, {}, PREFIX)
+        return PartitionTarget(self.source.manifest.partition, self.settings.wanted(digest), digest, {}, LATENT_PREFIX)
 
     def plan(self, previous: NumberedManifest | None) -> list[LatentPlan]:
         """See `ShardRecipe`: one latent shard for each audio shard that has samples."""
@@ -142,7 +142,7 @@ class _LatentRecipe:
             LatentPlan(
                 audio_shard=shard.name,
                 seconds=shard.seconds,
-                place=ShardPlace(split, bucket, sequence_of(shard.name), PREFIX),
+                place=ShardPlace(split, bucket, sequence_of(shard.name), LATENT_PREFIX),
                 input_digest=self.settings.input_digest(shard.name),
             )
             for shard in manifest.shards

@@ -45,8 +45,8 @@ class LibavSound:
         bits = None if first is None else _BITS.get(first.format.name.rstrip("p"))
         name = codec.name.upper()
         subtype = "LPCM" if name.startswith("PCM_") else f"{name}_{bits}" if bits else name
-        facts = (0, 0) if first is None else (first.sample_rate, first.layout.nb_channels)
-        self.info = AudioInfo(form.name, subtype, 0 if first is None else UNKNOWN_FRAMES, *facts, bits)
+        rate, channels = (0, 0) if first is None else (first.sample_rate, first.layout.nb_channels)
+        self.info = AudioInfo(form.name, subtype, 0 if first is None else UNKNOWN_FRAMES, rate, channels, bits)
 
     def read(self, num_frames: int, dtype: str) -> Samples:
         """The next frames, (frames, channels), with the values that libsndfile gives for this dtype."""
@@ -69,7 +69,7 @@ class LibavSound:
         """A frame's samples (frames, channels). Raises `AudioError` if its form differs from that of the first."""
         num_channels = frame.layout.nb_channels
         found = frame.to_ndarray()
-        block = found.T if frame.format.is_planar else found.reshape(-1, num_channels)
+        block: Samples = found.T if frame.format.is_planar else found.reshape(-1, num_channels)
         info = getattr(self, "info", None)
         if info is not None and (frame.sample_rate, num_channels) != (info.sample_rate_hz, info.num_channels):
             raise unsupported("a stream whose sample rate or channels change", "split the file")

@@ -21,6 +21,7 @@ from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, read_table, snapshot_numbers
+from headrace.output_kinds import LATENT_PREFIX
 from headrace.report.catalog_figures import CatalogFigures
 from headrace.stores.storage import Storage
 from headrace.verification.excerpts import read_audio, read_latents
@@ -222,7 +223,7 @@ def _latents_of(inputs: ReportInputs, shard: str, key: str, faults: list[str]) -
 
 def _hidden(store: Storage, audio_shard: str, key: str) -> Array | None:
     """The latents of one sample. A shard of latents has the same number as the shard of its audio."""
-    place = "latent_" + audio_shard.rpartition("-")[0] + "-"
+    place = LATENT_PREFIX + audio_shard.rpartition("-")[0] + "-"
     table = read_table(store, read_snapshot(store).snapshot)
     name = next((name for name in table.names() if name.startswith(place)), None)
     if name is None:

@@ -100,13 +100,15 @@ def test_a_shard_that_shrinks_while_it_is_open_is_an_error_and_no_crash(dataset_
         dataset.get_item(4)
 
 
-def test_validate_hash_finds_a_flip_in_local_latents_for_which_the_default_does_not_look(dataset_folder, tmp_path):
+def test_a_flip_in_local_latents_is_found_by_default_and_in_parts_of_them_by_validate_hash(dataset_folder, tmp_path):
     shutil.copytree(dataset_folder / "latents/crepe", tmp_path / "crepe")
     victim = sorted((tmp_path / "crepe").glob("latent_train*.tar"))[2]
     flip_at(victim, int(index_beside(victim).tensors[1, 0, 0]) + 3)
-    list(StreamingDataLoader(make(f"{tmp_path}/crepe")))
+    with pytest.raises(SampleError, match=rf"{victim.name}.*its latents: CRC-32"):
+        list(StreamingDataLoader(make(f"{tmp_path}/crepe")))
+    list(StreamingDataLoader(make(f"{tmp_path}/crepe", crop_frames=2)))
     with pytest.raises(SampleError, match=rf"{victim.name}.*SHA-256"):
-        list(StreamingDataLoader(make(f"{tmp_path}/crepe", validate_hash="sha256")))
+        list(StreamingDataLoader(make(f"{tmp_path}/crepe", crop_frames=2, validate_hash="sha256")))
 
 
 def index_beside(shard):

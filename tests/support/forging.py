@@ -110,7 +110,7 @@ def _forged_array(array, chance):
             return np.concatenate([array, array[:1]])
         case "dtype":
             return array.astype(chance.choice([np.uint8, np.int16, np.int32, np.int64, np.float64]))
-        case "shape":
+        case "shape" if array.size:
             return chance.choice([array.reshape(-1, 1), array.reshape(1, -1), array.reshape(-1)[:1].reshape(())])
         case _:
             return array[:0]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from headrace.errors import ConfigError, NoShardsError
+from headrace.errors import ConfigError, HeadraceError, NoShardsError
 from headrace.format.beside.column_files import SPECS_KEY
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS, NumberedView
@@ -21,6 +21,7 @@ from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.no_shards import parts_beside
 from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, place_of
+from headrace.output_kinds import LATENT_PREFIX
 from headrace.stores.requests import StoreRequests
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
 from headrace.streaming.cache.cache import ShardCache
@@ -223,8 +224,17 @@ def _is_of_latents(snapshot: Snapshot) -> bool:
 
 
 def _outputs_of_tars(tars: ShardSet) -> tuple[OutputField, ...]:
-    """The fields of the latents of tars without a snapshot of latents, from the index of the first."""
-    known = tars.load_index(tars.storage, tars.shards.name(0)).outputs if len(tars) else ()
+    """The fields of the latents of tars without a snapshot of latents.
+
+    Only tars that are called like latent shards are looked at: it is the index of the first that lists its outputs.
+    """
+    first = tars.shards.name(0) if len(tars) else ""
+    if not first.rpartition("/")[2].startswith(LATENT_PREFIX):
+        return (hidden_field(),)
+    try:
+        known = tars.load_index(tars.storage, first).outputs
+    except HeadraceError:  # which reading reports, or skips
+        return (hidden_field(),)
     (fields,) = output_fields([("", known)])
     return fields if known and known[0].is_named else (hidden_field(),)
 
