@@ -1,5 +1,6 @@
 """Builds through the user's function of `audio.transform`: what is stored, what is rejected, what is made again."""
 
+import pickle
 import re
 
 import numpy as np
@@ -38,6 +39,11 @@ def halved(audio, sample_rate, metadata):
 
 def reversed_in_time(audio, sample_rate, metadata):
     return audio[:, ::-1], sample_rate
+
+
+def tagging(audio, sample_rate, metadata):
+    metadata["tags"].append("seen")
+    return audio, sample_rate
 
 
 def by(function="halved", fingerprint="1", **settings):
@@ -94,6 +100,17 @@ def test_only_another_fingerprint_function_or_row_encodes_again(project):
     project.audio = by("reversed_in_time")
     assert len(check(project, project.build()).written) == 3
     assert np.allclose(samples(project)["b"]["audio"].numpy(), source(project, "b")[:, ::-1])
+
+
+def test_what_the_function_does_to_its_metadata_changes_no_sample(project):
+    project.audio = by("tagging")
+    project.metadata = pl.DataFrame({"path": [f"{name}.wav" for name in "abc"], "tags": [["x"]] * 3})
+    project.build()
+    assert [sample["metadata"]["tags"] for sample in samples(project).values()] == [["x"]] * 3
+
+
+def test_a_format_with_a_transform_can_be_sent_to_a_ray_node():
+    assert pickle.loads(pickle.dumps(by())) == by()
 
 
 def test_a_function_is_part_of_no_digest_of_other_data_sets(project):
