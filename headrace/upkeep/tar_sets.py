@@ -48,6 +48,8 @@ COLUMNS = f"columns/{METADATA}"
 _PIECE_BYTES = 2048  # a header, a short JSON, and the header and first bytes of the next member
 _HEADERS_BYTES = 1600  # likewise, where the JSON is short enough to be skipped
 _TARS_OF_PARTITION = 256
+_MOST_SPLITS = 32
+_ALL = "all"
 _SPLIT = re.compile(r"[A-Za-z-]+(?=[-_.]?\d|[-_.]|$)")
 
 
@@ -155,11 +157,14 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
         ConfigError: see `_Known.of`.
     """
     known = _Known.of(wanted)
+    if any(not spec.is_fact for spec in known.specs):
+        wanted = replace(wanted, reads_members=True)  # a set that has columns keeps them
+    splits = _splits(known.tars, wanted.tars.names)
     with tempfile.TemporaryDirectory(prefix="headrace-columns-") as spool:
 
         def read(numbered: tuple[int, str]) -> tuple[IndexedTar, _Read | None]:
             number, name = numbered
-            return _one(wanted, name, known.entries.get(name), Path(spool) / str(number))
+            return _one(wanted, (name, splits[name]), known.entries.get(name), Path(spool) / str(number))
 
         results, found = [], {}
         with TaskThreads(num_threads, "index") as pool:
@@ -169,12 +174,14 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
                 if new is not None:
                     found[result.name] = new
         if not any(result.fault for result in results) and any(result.num_samples for result in results):
-            _commit(wanted, known, found)
+            _commit(wanted, known, splits, found)
     return results
 
 
-def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> tuple[IndexedTar, _Read | None]:
-    storage = wanted.tars.storage
+def _one(
+    wanted: TarSet, named: tuple[str, str], before: ShardEntry | None, table: Path
+) -> tuple[IndexedTar, _Read | None]:
+    storage, (name, split) = wanted.tars.storage, named
     version = tar_version(storage, name)
     rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
@@ -185,7 +192,7 @@ def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> t
             index = _current_index(wanted, name) or index_tar(
                 file, name.rpartition("/")[2], naming=wanted.naming, has_checksums=False
             )
-            index, columns = with_columns(file, index, _split_of(name), reads_members=wanted.reads_members)
+            index, columns = with_columns(file, index, split, reads_members=wanted.reads_members)
     except FormatError as error:
         return IndexedTar(name, 0, storage.size(name), str(error)), None
     write_index(wanted.into, name, replace(index, notes=index.notes | {VERSION_NOTE: version}))
@@ -231,27 +238,35 @@ def _split_of(path: str) -> str:
     *folders, file = path.rpartition(".")[0].split("/")
     for part in (file, *folders[-1:]):
         if match := _SPLIT.match(part):
-            return match[0].strip("-") or "all"
-    return "all"
+            return match[0].strip("-") or _ALL
+    return _ALL
 
 
-def _placed(known: _Known, wanted: TarSet, names: Iterable[str]) -> TarList:
+def _splits(tars: TarList, names: Iterable[str]) -> dict[str, str]:
+    """Path of each tar → its split: where it is, or else by its name. Names of too many kinds are no splits."""
+    by_name = {name: _split_of(name) for name in names}
+    are_splits = len({*tars.paths, *by_name.values()}) <= _MOST_SPLITS
+    there = {path: split for path, (split, _) in tars.places().items()}
+    return {name: there.get(name, split if are_splits else _ALL) for name, split in by_name.items()}
+
+
+def _placed(known: _Known, wanted: TarSet, splits: Mapping[str, str]) -> TarList:
     """The list of tars with new ones at the end of their splits, and without those that are gone."""
-    storage, named = wanted.tars.storage, set(names)
+    storage = wanted.tars.storage
     paths = {
-        split: [path if path in named or (path and storage.exists(path)) else "" for path in listed]
+        split: [path if path in splits or (path and storage.exists(path)) else "" for path in listed]
         for split, listed in known.tars.paths.items()
     }
     there = {path for listed in paths.values() for path in listed}
-    for name in names:
+    for name, split in splits.items():
         if name not in there:
-            paths.setdefault(_split_of(name), []).append(name)
+            paths.setdefault(split, []).append(name)
     return replace(known.tars, paths={split: tuple(listed) for split, listed in sorted(paths.items())})
 
 
-def _commit(wanted: TarSet, known: _Known, found: Mapping[str, _Read]) -> None:
+def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Mapping[str, _Read]) -> None:
     """Write columns, manifests and snapshots of the tars that are known and those that were read."""
-    tars = _placed(known, wanted, wanted.tars.names)
+    tars = _placed(known, wanted, splits)
     places = {path: ShardPlace(split, n // _TARS_OF_PARTITION, n) for path, (split, n) in tars.places().items()}
     folder, columns = wanted.into.at(TARS), wanted.into.at(COLUMNS)
     of_tars = {
