@@ -6,7 +6,6 @@ Tables of columns wait on the local disk until the types of all tars are known.
 """
 
 import hashlib
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -42,15 +41,13 @@ from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.storage import Bucket, LocalStorage, Storage
 from headrace.upkeep.tar_columns import as_kinds, common_kinds, kinds_of, with_columns
+from headrace.upkeep.tar_splits import placed, splits_of
 from headrace.views.names import METADATA
 
 COLUMNS = f"columns/{METADATA}"
 _PIECE_BYTES = 2048  # a header, a short JSON, and the header and first bytes of the next member
 _HEADERS_BYTES = 1600  # likewise, where the JSON is short enough to be skipped
 _TARS_OF_PARTITION = 256
-_MOST_SPLITS = 32
-_ALL = "all"
-_SPLIT = re.compile(r"[A-Za-z-]+(?=[-_.]?\d|[-_.]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +156,7 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
     known = _Known.of(wanted)
     if any(not spec.is_fact for spec in known.specs):
         wanted = replace(wanted, reads_members=True)  # a set that has columns keeps them
-    splits = _splits(known.tars, wanted.tars.names)
+    splits = splits_of(known.tars, wanted.tars.names)
     with tempfile.TemporaryDirectory(prefix="headrace-columns-") as spool:
 
         def read(numbered: tuple[int, str]) -> tuple[IndexedTar, _Read | None]:
@@ -229,44 +226,9 @@ def _length(index: ShardIndex) -> tuple[int, float]:
     return int(known.sum()), round(float(seconds), 6)
 
 
-def _split_of(path: str) -> str:
-    """The split of a tar: the beginning of its file name, or else the name of its folder.
-
-    >>> [_split_of(path) for path in ("dev-clean-000.tar", "x/train_0001_of_0002.tar", "test/00000.tar", "00000.tar")]
-    ['dev-clean', 'train', 'test', 'all']
-    """
-    *folders, file = path.rpartition(".")[0].split("/")
-    for part in (file, *folders[-1:]):
-        if match := _SPLIT.match(part):
-            return match[0].strip("-") or _ALL
-    return _ALL
-
-
-def _splits(tars: TarList, names: Iterable[str]) -> dict[str, str]:
-    """Path of each tar → its split: where it is, or else by its name. Names of too many kinds are no splits."""
-    by_name = {name: _split_of(name) for name in names}
-    are_splits = len({*tars.paths, *by_name.values()}) <= _MOST_SPLITS
-    there = {path: split for path, (split, _) in tars.places().items()}
-    return {name: there.get(name, split if are_splits else _ALL) for name, split in by_name.items()}
-
-
-def _placed(known: _Known, wanted: TarSet, splits: Mapping[str, str]) -> TarList:
-    """The list of tars with new ones at the end of their splits, and without those that are gone."""
-    storage = wanted.tars.storage
-    paths = {
-        split: [path if path in splits or (path and storage.exists(path)) else "" for path in listed]
-        for split, listed in known.tars.paths.items()
-    }
-    there = {path for listed in paths.values() for path in listed}
-    for name, split in splits.items():
-        if name not in there:
-            paths.setdefault(split, []).append(name)
-    return replace(known.tars, paths={split: tuple(listed) for split, listed in sorted(paths.items())})
-
-
 def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Mapping[str, _Read]) -> None:
     """Write columns, manifests and snapshots of the tars that are known and those that were read."""
-    tars = _placed(known, wanted, splits)
+    tars = placed(known.tars, wanted.tars.storage, splits)
     places = {path: ShardPlace(split, n // _TARS_OF_PARTITION, n) for path, (split, n) in tars.places().items()}
     folder, columns = wanted.into.at(TARS), wanted.into.at(COLUMNS)
     of_tars = {
