@@ -68,6 +68,11 @@ class Location:
             raise self.lacks_audio()
         return self.folder
 
+    def folder_of_samples(self, wanted: str) -> ShardFolder:
+        """The folder of `one_folder`, or that with the snapshots of indexed tars; errors as there."""
+        indexed = None if self.tars is None else self.tars.indexed
+        return self.one_folder(wanted) if indexed is None else indexed
+
     def check_snapshots(self, wanted: str) -> None:
         """Raise `ConfigError` for tars, which have no snapshots; for `wanted` see `one_folder`."""
         if self.tars is not None:

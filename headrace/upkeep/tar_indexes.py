@@ -20,7 +20,7 @@ from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
-from headrace.locate.tars import PlainTars, has_name
+from headrace.locate.tars import PlainTars, has_name, indexed_folder
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.storage import Storage, open_storage
 from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
@@ -38,7 +38,8 @@ def index_tars(  # noqa: PLR0913 - the options of the command
 ) -> list[IndexedTar]:
     """Write the index of every tar that matches, and the `sizes.json` of their folders.
 
-    With `columns` or `into`, only the headers of members are read, and a snapshot and columns are written (`tar_sets`).
+    With `columns` or `into`, only the headers of members are read, and a snapshot and columns are written (`tar_sets`);
+    also in a folder that has these already.
 
     An index is called `X.idx`, or `X.headrace.idx` where another tool's file has that name; that file stays. An
     existing `sizes.json` keeps its entries for other tars that still exist. If any tar is not valid, no `sizes.json` is
@@ -75,7 +76,7 @@ def index_tars(  # noqa: PLR0913 - the options of the command
     naming, target = Naming(key_at, audio_fields=tuple(audio_fields)), target or found.storage
     for folder in _folders(target, found.names):
         read_sizes(folder)  # raises for a file that must not be replaced
-    if columns or into is not None:
+    if columns or into is not None or indexed_folder(target) is not None:
         results = index_with_columns(TarSet(found, target, naming, columns), num_threads, progress)
     else:
         results = list(_indexed(found, num_threads, naming, progress))

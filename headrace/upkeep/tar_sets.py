@@ -6,7 +6,6 @@ Tables of columns wait on the local disk until the types of all tars are known.
 """
 
 import hashlib
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -42,13 +41,13 @@ from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.storage import Bucket, LocalStorage, Storage
 from headrace.upkeep.tar_columns import as_kinds, common_kinds, kinds_of, with_columns
+from headrace.upkeep.tar_splits import placed, splits_of
 from headrace.views.names import METADATA
 
 COLUMNS = f"columns/{METADATA}"
 _PIECE_BYTES = 2048  # a header, a short JSON, and the header and first bytes of the next member
 _HEADERS_BYTES = 1600  # likewise, where the JSON is short enough to be skipped
 _TARS_OF_PARTITION = 256
-_SPLIT = re.compile(r"[A-Za-z-]+(?=[-_.]?\d|[-_.]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +154,14 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
         ConfigError: see `_Known.of`.
     """
     known = _Known.of(wanted)
+    if any(not spec.is_fact for spec in known.specs):
+        wanted = replace(wanted, reads_members=True)  # a set that has columns keeps them
+    splits = splits_of(known.tars, wanted.tars.names)
     with tempfile.TemporaryDirectory(prefix="headrace-columns-") as spool:
 
         def read(numbered: tuple[int, str]) -> tuple[IndexedTar, _Read | None]:
             number, name = numbered
-            return _one(wanted, name, known.entries.get(name), Path(spool) / str(number))
+            return _one(wanted, (name, splits[name]), known.entries.get(name), Path(spool) / str(number))
 
         results, found = [], {}
         with TaskThreads(num_threads, "index") as pool:
@@ -169,12 +171,14 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
                 if new is not None:
                     found[result.name] = new
         if not any(result.fault for result in results) and any(result.num_samples for result in results):
-            _commit(wanted, known, found)
+            _commit(wanted, known, splits, found)
     return results
 
 
-def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> tuple[IndexedTar, _Read | None]:
-    storage = wanted.tars.storage
+def _one(
+    wanted: TarSet, named: tuple[str, str], before: ShardEntry | None, table: Path
+) -> tuple[IndexedTar, _Read | None]:
+    storage, (name, split) = wanted.tars.storage, named
     version = tar_version(storage, name)
     rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
@@ -185,7 +189,7 @@ def _one(wanted: TarSet, name: str, before: ShardEntry | None, table: Path) -> t
             index = _current_index(wanted, name) or index_tar(
                 file, name.rpartition("/")[2], naming=wanted.naming, has_checksums=False
             )
-            index, columns = with_columns(file, index, _split_of(name), reads_members=wanted.reads_members)
+            index, columns = with_columns(file, index, split, reads_members=wanted.reads_members)
     except FormatError as error:
         return IndexedTar(name, 0, storage.size(name), str(error)), None
     write_index(wanted.into, name, replace(index, notes=index.notes | {VERSION_NOTE: version}))
@@ -222,36 +226,9 @@ def _length(index: ShardIndex) -> tuple[int, float]:
     return int(known.sum()), round(float(seconds), 6)
 
 
-def _split_of(path: str) -> str:
-    """The split of a tar: the beginning of its file name, or else the name of its folder.
-
-    >>> [_split_of(path) for path in ("dev-clean-000.tar", "x/train_0001_of_0002.tar", "test/00000.tar", "00000.tar")]
-    ['dev-clean', 'train', 'test', 'all']
-    """
-    *folders, file = path.rpartition(".")[0].split("/")
-    for part in (file, *folders[-1:]):
-        if match := _SPLIT.match(part):
-            return match[0].strip("-") or "all"
-    return "all"
-
-
-def _placed(known: _Known, wanted: TarSet, names: Iterable[str]) -> TarList:
-    """The list of tars with new ones at the end of their splits, and without those that are gone."""
-    storage, named = wanted.tars.storage, set(names)
-    paths = {
-        split: [path if path in named or (path and storage.exists(path)) else "" for path in listed]
-        for split, listed in known.tars.paths.items()
-    }
-    there = {path for listed in paths.values() for path in listed}
-    for name in names:
-        if name not in there:
-            paths.setdefault(_split_of(name), []).append(name)
-    return replace(known.tars, paths={split: tuple(listed) for split, listed in sorted(paths.items())})
-
-
-def _commit(wanted: TarSet, known: _Known, found: Mapping[str, _Read]) -> None:
+def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Mapping[str, _Read]) -> None:
     """Write columns, manifests and snapshots of the tars that are known and those that were read."""
-    tars = _placed(known, wanted, wanted.tars.names)
+    tars = placed(known.tars, wanted.tars.storage, splits)
     places = {path: ShardPlace(split, n // _TARS_OF_PARTITION, n) for path, (split, n) in tars.places().items()}
     folder, columns = wanted.into.at(TARS), wanted.into.at(COLUMNS)
     of_tars = {

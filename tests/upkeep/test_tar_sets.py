@@ -6,13 +6,14 @@ from itertools import chain
 
 import pytest
 
-from headrace import Stream, StreamingDataLoader, StreamingDataset, World
+from headrace import Stream, StreamingDataLoader, StreamingDataset, World, webdataset_loader
 from headrace.cli import main
 from headrace.errors import ConfigError, IntegrityError
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.tar_indexes import index_tars
+from headrace.upkeep.tar_views import make_view
 from tests.support.foreign_tars import members, write_tars
 from tests.support.tars import tar_of
 
@@ -185,6 +186,54 @@ def test_outputs_and_folders_of_other_tars_are_not_written_to(tmp_path):
     (tmp_path / "output/catalog/catalog.jsonl").write_text("{}")
     with pytest.raises(ConfigError, match="is an output of Headrace"):
         index(tars, tmp_path / "output")
+
+
+def test_a_set_keeps_its_columns_when_it_is_indexed_without_the_option(tmp_path):
+    tars, into = write_tars(tmp_path / "tars"), tmp_path / "into"
+    for folder in (None, into):
+        index(tars, folder)
+        index(tars, folder, columns=False)
+        assert keys(str(folder or tars), where="speaker = 'p1' and number < 5") == ["s001", "s004"]
+
+
+def test_names_of_many_kinds_are_no_splits(tmp_path):
+    letters = [first + second for first in "abcdef" for second in "abcdef"]
+    for number, name in enumerate(letters):
+        write_tars(tmp_path, 1, 1, prefix=f"{name}-", first=number)
+    index(tmp_path)
+    assert len(keys(str(tmp_path), where="split = 'all'")) == 36
+
+
+def test_the_plain_loader_and_the_other_commands_read_the_tars_of_a_folder_of_indexes(tmp_path, capsys):
+    tars, into = write_tars(tmp_path / "tars"), tmp_path / "into"
+    index(tars, into)
+    found = [key for batch in webdataset_loader(str(into), batch_size=4) for key in batch["keys"]]
+    assert sorted(found) == [f"s{number:03d}" for number in range(12)]
+    assert main(["inspect", str(into)]) == 0
+    assert main(["verify", str(into)]) == 0
+    assert main(["gc", str(into)]) == 1
+    assert "needs snapshots" in capsys.readouterr().err
+
+
+def test_a_run_with_a_view_of_tars_is_asked(tmp_path, capsys):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    make_view(str(tars), "twice", "number < 6", "1 + cls")
+    state = tmp_path / "state.json"
+    made = StreamingDataset(remote=str(tars), view="twice", batch_size=3)
+    state.write_text(json.dumps(made.state_dict(9)))
+    assert main(["bill", str(state), "--by", "speaker", "--remote", str(tars), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert {row["group"][0]: row["samples"] for row in rows} == {"p0": 3, "p1": 3, "p2": 3}
+    assert main(["seen", str(state), "--key", "s003", "--remote", str(tars), "--json"]) == 0
+    assert main(["bill", str(state), "--remote", str(tars)]) == 0
+
+
+def test_keys_end_where_they_did_when_the_tars_were_indexed(tmp_path):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    with pytest.raises(ConfigError, match="were indexed with 'first_dot'"):
+        keys(str(tars), where="true", key_at="last_dot")
 
 
 def test_the_hub_is_not_written_to():

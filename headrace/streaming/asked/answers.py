@@ -18,6 +18,7 @@ from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING
 from headrace.streaming.run.epoch_reader import EpochReader
 from headrace.streaming.samples.stream_reader import StreamReader
+from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
 from headrace.streaming.shards.window_shards import WindowShards, numbered
@@ -193,8 +194,10 @@ def bill(run: AskedRun, by: str | None = None) -> Bill:
 def _is_small(reader: StreamReader) -> bool:
     """Whether all indexes of a stream are read: there are few, or there is no table with the lengths of shards."""
     shards = reader.primary.shards
-    is_without_lengths = not isinstance(shards.shards, SnapshotShards | ViewShards)
-    return is_without_lengths or (len(shards) <= MOST_INDEXES and shards.num_samples <= MOST_SAMPLES)
+    has_table = isinstance(shards.shards, SnapshotShards | ViewShards)
+    if not has_table or isinstance(shards.load_index, WrittenIndexes):
+        return True
+    return len(shards) <= MOST_INDEXES and shards.num_samples <= MOST_SAMPLES
 
 
 def _by_sample(

@@ -197,8 +197,8 @@ def _stream(saved: StreamState, path: str) -> Stream:
 
 def _view(saved: ViewState, path: str) -> str:
     """Name of the view of an output that has the definition and the snapshot of a state."""
-    located = locate(path)
-    output = output_of(located.named, located.one_folder("a view"))
+    located = locate(path, looks_for_index=True)
+    output = output_of(located.named, located.folder_of_samples("a view"))
     for folder in view_folders(open_storage(output)):
         if saved.snapshot in folder.numbers:
             view = read_view(folder.storage, saved.snapshot)

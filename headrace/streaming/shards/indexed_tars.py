@@ -4,7 +4,7 @@ Names, sizes and indexes come from the folder of the snapshot. A tar is looked a
 """
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +80,7 @@ def open_indexed(storage: Storage, found: NumberedSnapshot, split: str | None, t
     shards, identity = snapshot_shards(storage, found, split)
     listed = read_tar_list(storage, found.snapshot)
     tars = TarShards(shards.table, shards.rows, tuple(listed.of_rows(shards.table)))
+    identity = replace(identity, key_at=listed.key_at)
     return ShardSet(listed.storage(storage, transfer), tars, identity, WrittenIndexes(folder_of(storage, transfer)))
 
 

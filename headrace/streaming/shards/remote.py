@@ -190,6 +190,11 @@ def _opened(request: StreamRequest) -> OpenedRemote:
     )
     if located.tars is not None and located.tars.indexed is not None:
         opened = _open_folder(located.tars.indexed, request)
+        if selection.key_at not in {KeyAt.FIRST_DOT, opened.primary.identity.key_at}:
+            raise ConfigError(
+                f"key_at={selection.key_at.value!r}: the tars of {request.remote} were indexed with "
+                f"{opened.primary.identity.key_at.value!r}: leave it out, or index them again into another folder"
+            )
         if request.number is None:
             check_named(request.remote, located.tars, opened.primary.shards)
         return opened
