@@ -101,7 +101,7 @@ def test_threads_may_share_an_encoder_that_declares_it(encoder: Encoder) -> None
         pytest.skip("one batch at a time")
     rate = encoder.sample_rate_hz
     batches = [
-        _batch(encoder, [_clip(encoder, rate // (2 + i), i), _clip(encoder, rate // (5 + i), 9 + i)]) for i in range(4)
+        _batch(encoder, [_clip(encoder, rate // (6 + i), i), _clip(encoder, rate // (9 + i), 9 + i)]) for i in range(4)
     ]
     expected = [encoder.encode(*batch)[0] for batch in batches]
     with ThreadPoolExecutor(len(batches)) as pool:

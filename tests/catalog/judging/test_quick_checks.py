@@ -1,4 +1,4 @@
-"""What passes the quick checks passes pandera's; what has any flaw is left to pandera."""
+"""Tables that pass the quick checks pass those of pandera, to which any flaw is left."""
 
 import pandera.polars as pa
 import polars as pl
