@@ -5,8 +5,8 @@ same for every world size, thread and worker.
 """
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.ragged_fields import as_ragged
 from headrace.streaming.order.bijection import mix
+from headrace.streaming.rasters import Raster
 from headrace.streaming.samples.crop import Crop
 from headrace.streaming.samples.fields import AUDIO_NAMES, flaw
 from headrace.streaming.settings import SampleSettings
@@ -33,6 +34,7 @@ class SampleProcessing:
         suffixes: suffix of `encoder_hidden` for the stream's own latents and for each joined latents folder.
         has_metadata: whether samples have the field `metadata`.
         has_windows: whether some stream's samples are cut into windows.
+        rasters: fields that are grids of events.
     """
 
     config: SampleSettings
@@ -40,6 +42,7 @@ class SampleProcessing:
     suffixes: tuple[str, ...] = ("",)
     has_metadata: bool = True
     has_windows: bool = False
+    rasters: Mapping[str, Raster] = field(default_factory=dict)
 
     @cached_property
     def crop(self) -> Crop:

@@ -125,7 +125,9 @@ class StreamReaders:
         columns = ColumnReader(opened.columns, accesses[0]) if opened.columns else None
         own = f"encoder_hidden{opened.suffixes[0]}"
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
-        return StreamReader(accesses[0], accesses[1:], columns, chosen, source.samples)
+        reader = StreamReader(accesses[0], accesses[1:], columns, chosen, source.samples)
+        reader.rasters = opened.rasters
+        return reader
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

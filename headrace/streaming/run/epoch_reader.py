@@ -163,4 +163,5 @@ class EpochReader:
 
     def _processing(self) -> SampleProcessing:
         seed, streams = self._planner.spec.shuffle_seed, self._streams
-        return SampleProcessing(self._samples, seed, streams.suffixes, streams.has_metadata, streams.has_windows)
+        found = streams.suffixes, streams.has_metadata, streams.has_windows
+        return SampleProcessing(self._samples, seed, *found, dict(streams.rasters))

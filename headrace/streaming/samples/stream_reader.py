@@ -6,7 +6,7 @@ A stream is one folder of shards, and the latents folders that are joined to it 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
 from headrace.streaming.shards.view_shards import ViewRows, ViewShards, parts_cost_less, reads_ranges
 from headrace.streaming.shards.window_shards import ItemWindows, WindowRows, WindowShards, partners, stored_samples
+
+if TYPE_CHECKING:
+    from headrace.streaming.rasters import Raster
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
@@ -58,6 +61,8 @@ class StreamReader:
         self._chosen = chosen
         self._config = config
         primary.reads_cuts = config.crops or isinstance(shards, WindowShards)
+        self.rasters: Sequence[tuple[str, Raster]] = ()
+        """Names of fields, and the grids of events that they are."""
         self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in joined]
@@ -187,7 +192,7 @@ class StreamReader:
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
             )
             for place, sample, others, values in zip(places, own, joined, columns, strict=False):
-                made[place] = BatchRow(sample, others, positions[place], values, windows[place])
+                made[place] = BatchRow(sample, others, positions[place], values, windows[place], self.rasters)
 
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
@@ -202,7 +207,7 @@ class StreamReader:
 
         If a shard holds anything else, all later calls return None at once.
         """
-        if not self._may_copy:
+        if not self._may_copy or self.rasters:
             return None
         # Shards that are still open from earlier calls; not those of a cache, where each use must be recorded.
         known = self.primary.files.notes if self.primary.is_local else {}

@@ -23,6 +23,7 @@ from headrace.locate.outputs import ITSELF, LATENTS, ShardFolder, output_of, pla
 from headrace.stores.requests import StoreRequests
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
 from headrace.streaming.cache.cache import ShardCache
+from headrace.streaming.rasters import Raster
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
@@ -87,6 +88,7 @@ class OpenedRemote:
         suffixes: added to the field name `encoder_hidden`, for the primary shards and then for each folder of latents.
         columns: the sets of columns that are joined to the samples.
         fields: the fields of samples that are read; None for all.
+        rasters: names of fields, and the grids of events that they are.
     """
 
     primary: ShardSet
@@ -94,6 +96,7 @@ class OpenedRemote:
     suffixes: tuple[str, ...] = ("",)
     columns: tuple[ColumnSet, ...] = ()
     fields: frozenset[str] | None = None
+    rasters: tuple[tuple[str, Raster], ...] = ()
 
     @property
     def latents_that_are_read(self) -> list[tuple[ShardSet, str]]:
@@ -144,7 +147,8 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
     fields = request.selection.fields
     request = replace(request, remote=pinned(request.remote, request.transfer, request.pins.revision))
-    opened = replace(_opened(request), fields=None if fields is None else frozenset(fields))
+    wanted = None if fields is None else frozenset(fields)
+    opened = replace(_opened(request), fields=wanted, rasters=request.selection.rasters)
     return opened if request.selection.windows is None else _in_windows(opened, request)
 
 
