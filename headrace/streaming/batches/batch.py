@@ -173,7 +173,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """What a batch has besides the shapes of its samples.
+    """Sizes and fields of a batch that do not follow from its samples.
 
     Attributes:
         least_frames: frames of audio that it has room for.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError
 from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.samples.chosen_fields import ChosenFields
 from headrace.streaming.samples.crop import kept_share
@@ -124,7 +125,7 @@ class StreamReader:
 
     def _parts_cost_less(self, shard: int, index: ShardIndex) -> bool:
         """Whether fetching only what is cut out of long recordings costs less than the whole shard."""
-        if index.num_bytes <= LONG_BYTES * len(index):
+        if index.num_bytes <= LONG_BYTES * len(index) or is_packed_tar(self.primary.name(shard)):
             return False
         own = self.primary.shards.shards
         share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
