@@ -5,7 +5,7 @@
 Writes a tar of two recordings for each codec (44.1 kHz, stereo; Opus 48 kHz) and the same recordings as files. Each
 round takes 200 random places of each codec in turns: with `soundfile` (open, seek, read), with the library's
 `decode_part` on an open file, and with a loader that crops at random. Milliseconds of CPU of the process for a crop,
-medians of the rounds, the ratio to `soundfile`, and how many bytes were read for each byte that the crop has on average.
+medians of the rounds, the ratio to `soundfile`, and the bytes that were read for each byte that a crop has on average.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ class Case:
             for path in self.paths:
                 tar.add(path, path.name)
         self.dataset = StreamingDataset(
-            remote=str(folder / extension), local=str(folder / "cache"), batch_size=2, crop_seconds=CROP_SECONDS,
+            remote=str(folder / extension), local=str(folder / "cache"), batch_size=8, crop_seconds=CROP_SECONDS,
             output="numpy", shuffle=True, epoch_size=PLACES,
         )  # fmt: skip
 
@@ -124,7 +125,7 @@ def main() -> None:
                 numbers = random.integers(0, 2, PLACES).tolist()
                 places = [(n, int(random.integers(0, case.num_frames[n] - case.count))) for n in numbers]
                 for name, values in found.items():
-                    values.append(cpu_ms(lambda name=name, places=places: getattr(case, name)(places)))  # type: ignore[misc]
+                    values.append(cpu_ms(partial(getattr(case, name), places)))
             medians = {name: statistics.median(values) for name, values in found.items()}
             sizes = sum(path.stat().st_size for path in case.paths) / sum(case.num_frames) * case.count
             share = case.num_read / (options.rounds * PLACES) / sizes

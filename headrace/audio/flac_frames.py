@@ -1,8 +1,8 @@
 """Finds the frames of a FLAC stream that hold some samples, and decodes these, without reading the rest.
 
 Each frame is independent of all others, and its header has its number and a checksum (RFC 9639, section 9.1). So a
-search by byte position finds the frames, and a stream of STREAMINFO and these frames has the samples. What a header
-that is none would cause, and damage, shows as another number of decoded samples: then the caller decodes all.
+search by byte position finds the frames, and a stream of STREAMINFO and these frames has the samples. A false header,
+or damage, shows as another number of decoded samples: then the caller decodes all.
 """
 
 import re

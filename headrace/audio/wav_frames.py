@@ -20,7 +20,7 @@ _TYPES = {(_PCM, 16): "<i2", (_PCM, 24): "u1", (_PCM, 32): "<i4", (_FLOAT, 32): 
 
 
 class WavLayout(NamedTuple):
-    """Where the samples of a WAV file are.
+    """Place and form of the samples in a WAV file.
 
     Attributes:
         begin: first byte of the first frame.

@@ -46,6 +46,7 @@ from headrace.streaming.world import World
 if TYPE_CHECKING:
     from headrace.format.tars.member_names import KeyAt
     from headrace.streaming.order.spec import BatchingMethod, LastBatch, SamplingMethod, ShuffleAlgo
+    from headrace.streaming.rasters import Raster
     from headrace.streaming.selection import WantedTensor
     from headrace.streaming.windows import LastWindow
 
@@ -117,6 +118,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         window_seconds: float | None = None,
         window_hop_seconds: float | None = None,
         last_window: str = "pad",
+        rasters: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        valid_frames: bool = False,
+        crop_min_dbfs: float | None = None,
+        crop_draws: int = 8,
         exclude: Sequence[str] = (),
     ) -> None:
         """Open the streams. No thread starts, and no shard is read, before the first sample is needed.
@@ -205,6 +210,14 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             window_hop_seconds: from the beginning of a window to that of the next one; None for `window_seconds`.
             last_window: "pad" keeps the frames at the end of a sample that do not fill a window, as a window of their
                 own; "drop" leaves them out, and samples that are shorter than a window.
+            rasters: fields that are grids of time with the events of a column of the metadata, dicts with `start`,
+                `end` in seconds and a `label`: `{"chords": {"column": "chords", "hz": 50, "classes": ["C", "G"]}}` is
+                int64 (B, T), the place of the label in `classes` and -1 outside of events; with `"multi": True`, bool
+                (B, T, C). The column in the metadata is cut as crops and windows are.
+            valid_frames: add the field `valid_frames`, bool (B, N): which frames of `audio` are not padding.
+            crop_min_dbfs: draw another place for a crop whose RMS level (dB of full scale) is lower, `crop_draws` times
+                in all; if all are lower, the loudest is taken.
+            crop_draws: see `crop_min_dbfs`.
             exclude: keys of samples that must not be delivered any more: each is a padding row (`is_padding`), and all
                 other rows are what and where they were, on any number of ranks, also after a resume. Reads all indexes.
 
@@ -236,6 +249,9 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             decode=cast("Decode", decode),
             pad=pad,
             batch_transform=batch_transform,
+            valid_frames=valid_frames,
+            crop_min_dbfs=crop_min_dbfs,
+            crop_draws=crop_draws,
         )
         spec = OrderSpec(
             global_batch_size=self.batch_size * self.world.world_size,
@@ -266,6 +282,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             window_seconds,
             window_hop_seconds,
             cast("LastWindow", last_window),
+            cast("tuple[tuple[str, Raster], ...]", rasters),
         )
         if streams is not None and (selection.latents or snapshot is not None):
             raise ConfigError("latents and snapshot belong to each Stream when streams are given")

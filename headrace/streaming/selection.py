@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from headrace.arguments import convert, each, number, one_of, optional, path, text, whole
 from headrace.errors import ConfigError
 from headrace.format.tars.member_names import KeyAt
+from headrace.streaming.rasters import Raster, rasters_of
 from headrace.streaming.windows import LastWindow, Windows
 
 METADATA = "metadata"
@@ -47,6 +48,7 @@ class Selection:
         window_seconds: length of the windows that samples are cut into; None for whole samples.
         window_hop_seconds: from the beginning of a window to that of the next one; None for the length of a window.
         last_window: `LastWindow`, or its name.
+        rasters: names of fields, and the grids of events that they are.
     """
 
     split: str | None = None
@@ -61,6 +63,7 @@ class Selection:
     window_seconds: float | None = None
     window_hop_seconds: float | None = None
     last_window: LastWindow = LastWindow.PAD
+    rasters: tuple[tuple[str, Raster], ...] = ()
 
     def __post_init__(self) -> None:
         """Check and convert the arguments of a user. Raises `ConfigError`."""
@@ -137,6 +140,7 @@ def convert_selection(chosen: object) -> None:
     convert(chosen, optional(key_rule), "key_at")
     convert(chosen, optional(number), "window_seconds", "window_hop_seconds")
     convert(chosen, optional(_last_window), "last_window")
+    convert(chosen, optional(rasters_of), "rasters")
     view, where = (getattr(chosen, name) for name in ("view", "where"))
     if view is not None and where is not None:
         raise ConfigError(

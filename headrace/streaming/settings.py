@@ -71,6 +71,9 @@ class SampleSettings:
         on_missing_latents: `OnMissingLatents`, or its name. Samples that it skips do not count as bad samples.
         decode: `Decode`, or its name.
         pad: fields of a transform whose values (L, …) differ in length, and what each is padded with.
+        valid_frames: whether batches say which frames are not padding.
+        crop_min_dbfs: level that a crop should have; None for any.
+        crop_draws: places that are drawn until one has this level.
         batch_transform: called with each batch, on the thread or in the process that made it; its result replaces the
             batch. If it has a parameter `rng`, it gets a generator that is seeded for the batch.
     """
@@ -86,6 +89,9 @@ class SampleSettings:
     decode: Decode = Decode.NONE
     pad: Mapping[str, float] = field(default_factory=dict)
     batch_transform: Transform | None = None
+    valid_frames: bool = False
+    crop_min_dbfs: float | None = None
+    crop_draws: int = 8
 
     @property
     def crops(self) -> bool:
@@ -102,6 +108,11 @@ class SampleSettings:
         convert(self, optional(function), "transform", "batch_transform")
         convert(self, fills, "pad")
         convert(self, whole, "max_bad_samples", least=0)
+        convert(self, flag, "valid_frames")
+        convert(self, whole, "crop_draws", least=1)
+        convert(self, optional(number), "crop_min_dbfs", least=-1000)
+        if self.crop_min_dbfs is not None and not self.crops:
+            raise ConfigError(f"crop_min_dbfs={self.crop_min_dbfs:g} is given without crop_seconds or crop_frames")
         kinds = {
             "on_bad_sample": OnBadSample,
             "on_missing_latents": OnMissingLatents,

@@ -3,8 +3,9 @@
 It also decides the names of streams in saved states. Streams are opened by `shards.remote`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
@@ -42,6 +43,7 @@ class Stream:
         window_seconds: see `StreamingDataset`.
         window_hop_seconds: see `StreamingDataset`.
         last_window: see `StreamingDataset`.
+        rasters: see `StreamingDataset`; the same fields in all streams, perhaps of other columns.
         name: name of the stream in saved states; None takes `remote` (and split, and the view where streams of one data
             set differ in it).
         download_retry: see `StreamingDataset`.
@@ -72,6 +74,7 @@ class Stream:
     window_seconds: float | None = None
     window_hop_seconds: float | None = None
     last_window: str | None = None
+    rasters: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         """Check the arguments; those that the dataset also has are checked by the dataset. Raises `ConfigError`."""
@@ -105,7 +108,7 @@ class Stream:
 
 _ALONE = (
     *("split", "snapshot", "key_at", "columns", "fields"),
-    *("window_seconds", "window_hop_seconds", "last_window"),
+    *("window_seconds", "window_hop_seconds", "last_window", "rasters"),
 )
 
 

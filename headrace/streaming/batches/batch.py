@@ -15,10 +15,21 @@ from headrace.errors import ConfigError
 from headrace.format.indexes.audio_fields import AUDIO
 from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator, Arena
+from headrace.streaming.batches.events import padded_grids
 from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_with_zeros
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, as_numpy, padding_value, stacked
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_in, hidden_field
-from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, OF_SAMPLES, audio_names, called, flaw, is_number
+from headrace.streaming.rasters import Raster
+from headrace.streaming.samples.fields import (
+    AUDIO_NAMES,
+    OF_LATENTS,
+    OF_SAMPLES,
+    VALID_FRAMES,
+    audio_names,
+    called,
+    flaw,
+    is_number,
+)
 from headrace.streaming.settings import ArrayType
 
 T = TypeVar("T")
@@ -151,6 +162,8 @@ class Batch:
             sample[OUTPUT_FIELDS] = named
         sample |= {name: int(values[row]) for name, values in self.numbers.items()}
         for name, found in self.stacked.items():
+            if name == VALID_FRAMES:
+                continue  # a sample has no padding
             sample[name] = _one(found, whole[name], row)
         return sample | {name: values[row] for name, values in self.extra.items()}
 
@@ -185,6 +198,19 @@ class Batch:
         return named
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLayout:
+    """Sizes and fields of a batch that do not follow from its samples.
+
+    Attributes:
+        least_frames: frames of audio that it has room for.
+        rasters: fields that are grids of events.
+    """
+
+    least_frames: int = 0
+    rasters: Mapping[str, Raster] = field(default_factory=dict)
+
+
 def collate(samples: Sequence[Sample], pad: Mapping[str, float] | None = None) -> dict[str, Any]:
     """Samples of a `StreamingDataset` → a batch of tensors, padded with zeros; also a `DataLoader`'s `collate_fn`.
 
@@ -214,9 +240,10 @@ def stack(
     allocator: Allocator,
     name_of: NameOf | None = None,
     pad: Mapping[str, float] = MappingProxyType({}),
-    least_frames: int = 0,
+    layout: BatchLayout | None = None,
 ) -> Batch:
-    """Samples that were checked → a batch whose audio has at least this many frames. See `collate`."""
+    """Samples that were checked → a batch. See `collate`."""
+    layout = layout or BatchLayout()
     name_of = name_of or (lambda row: called(samples[row], row))
     keys = [str(sample.get("__key__", "")) for sample in samples]
     is_padding = np.array([bool(sample.get("is_padding", False)) for sample in samples])
@@ -225,7 +252,7 @@ def stack(
     shown = [sample for sample in samples if not sample.get("is_padding", False)] or list(samples)
     audio = list(dict.fromkeys(name for sample in shown for name in audio_names(sample) if name in sample))
     if audio:
-        batch.audio = _stack_audio(samples, audio, allocator, name_of, least_frames)
+        batch.audio = _stack_audio(samples, audio, allocator, name_of, layout.least_frames)
     names = dict.fromkeys(key for sample in shown for key in sample)
     outputs = {name: found for sample in shown for name, found in fields_in(sample).items()}
     of_outputs = {name for found in outputs.values() for name in (found.values, found.length, found.offset)}
@@ -234,12 +261,26 @@ def stack(
     for name in names:
         if name in outputs:
             batch.latents[name] = _stack_latents(samples, outputs[name], allocator, name_of)
+        elif (raster := layout.rasters.get(name)) is not None:
+            real = {row: as_numpy(one[name])[0] for row, one in enumerate(samples) if not one.get("is_padding")}
+            origin = ValueKind.ARRAY if isinstance(shown[0][name], np.ndarray) else ValueKind.TENSOR
+            batch.stacked[name] = padded_grids(real, raster, len(samples), allocator, origin)
         elif name not in OF_SAMPLES | of_outputs and name not in audio and not name.startswith(OF_LATENTS):
             add_users(batch, name, [sample.get(name) for sample in samples], allocator, pad.get(name))
     arrays = batch.arrays()
     left = (name for name in names if name not in arrays and (is_number(name) or name in of_outputs))
     batch.numbers = {name: _numbers(samples, name) for name in left}
     return batch
+
+
+def add_valid_frames(batch: Batch, allocator: Allocator) -> None:
+    """Add the field `valid_frames`, bool (B, N), to a batch with audio."""
+    if batch.audio is None:
+        return
+    length = next(iter(batch.audio.fields.values())).shape[2]
+    valid = allocator.empty((len(batch.keys), length), np.bool_)
+    np.less(np.arange(length), batch.audio.num_frames[:, None], out=valid)
+    batch.stacked[VALID_FRAMES] = StackedField(valid, ValueKind.ARRAY, "bool")
 
 
 def padding_like(sample: Sample) -> Sample:

@@ -4,7 +4,8 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from headrace.format.tars.member_names import LATENT_FIELD
 from headrace.format.tensors.pth import check_length, stored_latents
 from headrace.format.tensors.tensors import BFLOAT16, storage_dtype, widen_bfloat16
 from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.events import drawn_events
 from headrace.streaming.batches.user_fields import as_numpy
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
@@ -45,6 +47,8 @@ _MOST_OF_PARTS = 2  # half of a file is decoded as a whole, and its bytes are co
 _BLOCK_BYTES = 16 << 10
 _JSON = json.JSONDecoder()  # json.loads would guess encodings
 
+Sounds = dict[str, NDArray[np.float32]]
+"""Audio fields by name, (channels, frames)."""
 Around = tuple[int, memoryview]
 """The bytes of a sample's fields other than raw latents, and their first byte in the shard."""
 
@@ -67,32 +71,51 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
     """
     check_latents(row)
     stored = row.primary
+    _check_draws(stored, config)
     start, blob = read_around(stored)
     sample: Sample = {"__key__": stored.key}
     if stored.audio():
-        sample |= _audio(stored, start, blob, crop, config)
+        sample |= _audio(stored, (start, blob), crop, config)
         if stored.span(stored.columns.latents) is not None:
             sample |= _beside_audio(stored, crop, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = _latents(stored)
         window = crop.primary(len(latents[0]), stored.latent_rate_hz)
         sample |= _cropped_latents(latents, window, outputs[0], crop, config)
-    elif crop.cuts and (row.joined or row.window is not None):  # the audio is not wanted, but decides what is cut
+    elif row.rasters or (crop.cuts and (row.joined or row.window)):  # audio that is not wanted decides what is cut
         crop.primary(_length_of(stored), stored.sample_rate_hz)
-    for number, (joined, field) in enumerate(zip(row.joined, outputs[1:], strict=True)):
-        if joined is None:
-            raise SampleError(f"the joined latents ({field.values}) do not have this sample")
-        latents = _latents(joined)
-        sample |= _cropped_latents(latents, crop.joined(number, len(latents[0])), field, crop, config)
+    sample |= _joined_latents(row, outputs, crop, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
     if crop.cuts and crop.is_placed:
         sample[START_SECONDS] = crop.start_seconds
     sample["metadata"] = metadata(stored, start, blob)
+    return sample | _columns(row, crop, sample["metadata"], config) | _named(outputs, sample)
+
+
+def _check_draws(stored: StoredSample, config: SampleSettings) -> None:
+    if config.crop_min_dbfs is not None and not stored.audio():
+        raise ConfigError(f"{stored.called}: crop_min_dbfs needs the audio: read it as well, or leave it out")
+
+
+def _joined_latents(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop, config: SampleSettings) -> Sample:
+    found: Sample = {}
+    for number, (joined, field) in enumerate(zip(row.joined, outputs[1:], strict=True)):
+        if joined is None:
+            raise SampleError(f"the joined latents ({field.values}) do not have this sample")
+        latents = _latents(joined)
+        found |= _cropped_latents(latents, crop.joined(number, len(latents[0])), field, crop, config)
+    return found
+
+
+def _columns(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any], config: SampleSettings) -> Sample:
+    """The fields that columns and events are. Columns are added to `metadata`, and its events are cut."""
+    found: Sample = {}
     if row.columns is not None:
-        row.columns.add_to(sample["metadata"])
-        sample |= {tensor.spec.name: _number(value, tensor.dtype, config) for tensor, value in row.columns.numbers()}
-    return sample | _named(outputs, sample)
+        row.columns.add_to(metadata)
+        found = {tensor.spec.name: _number(value, tensor.dtype, config) for tensor, value in row.columns.numbers()}
+    grids = drawn_events(row, crop, metadata)
+    return found | {name: _shown(grid, grid.dtype.name, config.output) for name, grid in grids.items()}
 
 
 def _named(outputs: Sequence[OutputField], sample: Sample) -> Sample:
@@ -297,25 +320,48 @@ def _object_at(text: str, start: int, end: int) -> dict[str, Any] | None:
     return value if stop == end and isinstance(value, dict) else None
 
 
-def _audio(sample: StoredSample, start: int, blob: memoryview, crop: SampleCrop, config: SampleSettings) -> Sample:
+def _audio(sample: StoredSample, around: Around, crop: SampleCrop, config: SampleSettings) -> Sample:
     """The audio fields of a sample, cut at the same frames, with `sample_rate` and, for a crop, `frame_offset`."""
     fields = sample.audio()
     if len(fields) != len(sample.columns.audio):
         _raise_lacking(sample, fields)
+    made, rate_hz = _cut_audio(sample, around, crop, 0)
+    if config.crop_min_dbfs is not None and not crop.is_whole:
+        made = _loud_audio(made, config, lambda draw: _cut_audio(sample, around, crop, draw)[0])
+    found: Sample = {"sample_rate": config.sample_rate_hz or rate_hz}
+    for name, samples in made.items():
+        found[name] = _shown(_resampled(samples, rate_hz, config.sample_rate_hz), "float32", config.output)
+    if crop.cuts:
+        found["frame_offset"] = crop.first_frame
+    if len(fields) > 1 or fields[0].name != AUDIO:
+        found[AUDIO_NAMES] = tuple(field.name for field in fields)
+    return found
+
+
+def _loud_audio(first: Sounds, config: SampleSettings, draw_again: Callable[[int], Sounds]) -> Sounds:
+    """The first draw that is loud enough; else the loudest, which is drawn again so that the crop is that of it."""
+    assert config.crop_min_dbfs is not None
+    drawn, levels = first, [_level(first)]
+    while levels[-1] < config.crop_min_dbfs and len(levels) < config.crop_draws:
+        drawn = draw_again(len(levels))
+        levels.append(_level(drawn))
+    return drawn if levels[-1] >= config.crop_min_dbfs else draw_again(int(np.argmax(levels)))
+
+
+def _level(sounds: Sounds) -> float:
+    """RMS level of the loudest audio field, dB of full scale; -inf for silence."""
+    power = max(float(np.mean(np.square(samples, dtype=np.float64))) for samples in sounds.values())
+    return 10 * math.log10(power) if power else -math.inf
+
+
+def _cut_audio(sample: StoredSample, around: Around, crop: SampleCrop, draw: int) -> tuple[Sounds, int]:
+    """The audio fields of a sample, cut at the same frames, and their rate in Hz."""
     with ExitStack() as stack:
-        opened = [_OpenAudio.of(sample, field, (start, blob), stack) for field in fields]
+        opened = [_OpenAudio.of(sample, field, around, stack) for field in sample.audio()]
         common = common_facts({audio.field.name: audio.facts for audio in opened})
         known = sample.num_frames if sample.num_frames > 0 else common.num_frames  # fields that are not read count, too
-        window = crop.primary(min(common.num_frames, known), common.sample_rate_hz)
-        made: Sample = {"sample_rate": config.sample_rate_hz or common.sample_rate_hz}
-        for audio in opened:
-            samples = _resampled(audio.read(window), common.sample_rate_hz, config.sample_rate_hz)
-            made[audio.field.name] = _shown(samples, "float32", config.output)
-    if crop.cuts:
-        made["frame_offset"] = window[0]
-    if len(fields) > 1 or fields[0].name != AUDIO:
-        made[AUDIO_NAMES] = tuple(field.name for field in fields)
-    return made
+        window = crop.primary(min(common.num_frames, known), common.sample_rate_hz, draw)
+        return {audio.field.name: audio.read(window) for audio in opened}, common.sample_rate_hz
 
 
 def _raise_lacking(sample: StoredSample, fields: Sequence[StoredAudio]) -> None:

@@ -13,8 +13,18 @@ from numpy.typing import NDArray
 
 from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Audio, Batch, Latents, NameOf, add_users, check_channels, check_width
+from headrace.streaming.batches.batch import (
+    Audio,
+    Batch,
+    Latents,
+    NameOf,
+    add_users,
+    add_valid_frames,
+    check_channels,
+    check_width,
+)
 from headrace.streaming.batches.decode import extra, fill_audio, fill_latents, metadata, read_around
+from headrace.streaming.batches.events import drawn_events, padded_grids
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, padding_value
@@ -77,6 +87,8 @@ class InPlaceBatch:
         crops = [None if row is None else processing.crop.of(row, epoch) for row in rows]
         self._windows = [_NO_FRAMES if crop is None else _window(crop) for crop in crops]
         self._crops = processing.crop.cuts
+        self._rows, self._crop_of, self._processing = rows, crops, processing
+        self._grids: dict[int, dict[str, NDArray[Any]]] = {}
         self._decodes = processing.config.decode is Decode.BASIC
         self._allocator = allocator
         self._errors = RowErrors(rows, processing.config.on_bad_sample)
@@ -116,11 +128,18 @@ class InPlaceBatch:
         """See `OpenBatch`."""
         for place in self._errors.skipped:
             self._blank(place)
+            self._grids.pop(place, None)
+        for name, raster in self._processing.rasters.items():
+            grids = {place: grids[name] for place, grids in self._grids.items()}
+            origin = _ORIGINS[self._processing.config.output]
+            self.batch.stacked[name] = padded_grids(grids, raster, len(self), self._allocator, origin)
         if self._errors.skipped:
             self._shorten()
         self.batch.errors = self._errors.messages
         if self._decodes:
             self._stack_extra()
+        if self._processing.config.valid_frames:
+            add_valid_frames(self.batch, self._allocator)
         return self.batch
 
     def _fill_row(self, place: int) -> None:
@@ -151,6 +170,9 @@ class InPlaceBatch:
             columns.add_to(batch.metadata[place])
             for tensor, value in columns.numbers():
                 batch.stacked[tensor.spec.name].values[place] = value
+        row, crop = self._rows[place], self._crop_of[place]
+        if row is not None and crop is not None:
+            self._grids[place] = drawn_events(row, crop, batch.metadata[place])
 
     def _stack_extra(self) -> None:
         """Stack decoded fields whose values have one shape."""
@@ -213,7 +235,7 @@ class InPlaceBatch:
 def can_fill_in_place(rows: Sequence[BatchRow | None], processing: SampleProcessing) -> bool:
     """Whether every row's length is known and plausible, and neither a transform nor resampling needs whole samples."""
     present, config = [row for row in rows if row is not None], processing.config
-    if not present or config.transform is not None or processing.pads_fields:
+    if not present or config.transform is not None or processing.pads_fields or config.crop_min_dbfs is not None:
         return False
     if config.sample_rate_hz is not None and {row.primary.sample_rate_hz for row in present} != {config.sample_rate_hz}:
         return False

@@ -5,8 +5,8 @@ same for every world size, thread and worker.
 """
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.ragged_fields import as_ragged
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
+from headrace.streaming.rasters import Raster
 from headrace.streaming.samples.crop import Crop
 from headrace.streaming.samples.fields import AUDIO_NAMES, flaw
 from headrace.streaming.settings import SampleSettings
@@ -34,6 +35,7 @@ class SampleProcessing:
         outputs: the fields of the stream's own latents, then of each output that is joined.
         has_metadata: whether samples have the field `metadata`.
         has_windows: whether some stream's samples are cut into windows.
+        rasters: fields that are grids of events.
     """
 
     config: SampleSettings
@@ -41,6 +43,7 @@ class SampleProcessing:
     outputs: tuple[OutputField, ...] = (hidden_field(),)
     has_metadata: bool = True
     has_windows: bool = False
+    rasters: Mapping[str, Raster] = field(default_factory=dict)
 
     @cached_property
     def crop(self) -> Crop:

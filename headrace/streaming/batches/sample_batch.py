@@ -6,7 +6,7 @@
 from collections.abc import Callable, Sequence
 
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Batch, Sample, padding_like, stack
+from headrace.streaming.batches.batch import Batch, BatchLayout, Sample, add_valid_frames, padding_like, stack
 from headrace.streaming.batches.decode import read_sample
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
@@ -55,7 +55,10 @@ class SampleBatch:
         """See `OpenBatch`; padding has the shapes of the batch's first sample."""
         pattern = next((sample for sample in self._samples if sample is not None), None) or self._pattern()
         samples = [padding_like(pattern) if sample is None else sample for sample in self._samples]
-        batch = stack(samples, self._allocator, self._name_of, self._processing.config.pad, self._least_frames())
+        config, layout = self._processing.config, BatchLayout(self._least_frames(), self._processing.rasters)
+        batch = stack(samples, self._allocator, self._name_of, config.pad, layout)
+        if config.valid_frames:
+            add_valid_frames(batch, self._allocator)
         batch.errors = self._errors.messages
         return batch
 

@@ -32,7 +32,7 @@ def kept_path(folder: Path, kind: str, *origin: object) -> Path:
 
 
 def kept(path: Path, parse: Callable[[Table], T | None], make: Callable[[], Table]) -> T:
-    """What `parse` makes of the kept table; of a new one if the file is absent, damaged, or does not fit.
+    """The result of `parse` for the kept table, or for a new one if the file is absent, damaged, or does not fit.
 
     Args:
         path: path of the table.

@@ -26,6 +26,7 @@ from headrace.streaming.opened.reading import StreamReaders, StreamShards, defau
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState
 from headrace.streaming.output_fields import OutputField
+from headrace.streaming.rasters import Raster, check_rasters
 from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
@@ -99,6 +100,9 @@ class OpenStreams:
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
+        check_rasters([opened.rasters for opened in self._opened])
+        if (taken := next(filter(is_taken, dict(self.rasters)), None)) is not None:
+            raise ConfigError(f"rasters: {taken!r} is a field that batches have: give the field another name")
         if len({opened.outputs_that_are_read for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(request.selection.latents) or 'none'}"
@@ -118,6 +122,11 @@ class OpenStreams:
     def has_metadata(self) -> bool:
         """Whether the samples of some stream have metadata."""
         return any(opened.has_metadata for opened in self._opened)
+
+    @property
+    def rasters(self) -> tuple[tuple[str, Raster], ...]:
+        """Names of fields, and the grids of events that they are; columns are those of the first stream."""
+        return self._opened[0].rasters
 
     @property
     def has_windows(self) -> bool:

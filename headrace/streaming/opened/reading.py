@@ -144,7 +144,11 @@ class StreamReaders:
         columns = ColumnReader(opened.columns, primary) if opened.columns else None
         own = frozenset(field.values for field in opened.outputs[0])
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
-        return StreamReader(primary, joined, columns, chosen=chosen, outputs=opened.own_outputs, config=source.samples)
+        reader = StreamReader(
+            primary, joined, columns, chosen=chosen, outputs=opened.own_outputs, config=source.samples
+        )
+        reader.rasters = opened.rasters
+        return reader
 
 
 def _without_length(reader: StreamReader, sample: int) -> ConfigError:

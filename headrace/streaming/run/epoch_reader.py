@@ -165,4 +165,5 @@ class EpochReader:
     def _processing(self) -> SampleProcessing:
         seed, streams = self._planner.spec.shuffle_seed, self._streams
         outputs = with_padding(streams.outputs, self._samples.pad)
-        return SampleProcessing(self._samples, seed, outputs, streams.has_metadata, streams.has_windows)
+        found = outputs, streams.has_metadata, streams.has_windows
+        return SampleProcessing(self._samples, seed, *found, dict(streams.rasters))

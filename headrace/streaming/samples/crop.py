@@ -22,6 +22,7 @@ from headrace.streaming.settings import SampleSettings
 from headrace.streaming.windows import Windows
 
 _HALF = Fraction(1, 2)
+_DRAW = 2
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
 
 Ints = NDArray[np.int64]
@@ -49,7 +50,7 @@ class Crop:
         return self.config.crops or self.has_windows
 
     def windows(
-        self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints
+        self, epoch: int, num_frames: Ints, rates_hz: NDArray[np.float64], positions: Ints, draw: int = 0
     ) -> tuple[Ints, Ints]:
         """First frame and number of frames of many samples without joined latents, int64 (n,) both.
 
@@ -58,12 +59,14 @@ class Crop:
             num_frames: int64 (n,), stored frames.
             rates_hz: float64 (n,), frames per second; used for a crop in seconds only.
             positions: int64 (n,), each sample's row of the epoch.
+            draw: number of the draw: 0, or more where the places of earlier draws are too quiet.
         """
         if not self.config.crops:
             return np.zeros_like(num_frames), num_frames
         kept = frames_kept(self.config, num_frames, rates_hz)
         room = (num_frames - kept + 1).astype(np.uint64)
-        return (mix(self.seed, epoch, positions) % room).astype(np.int64), kept
+        drawn = mix(self.seed, epoch, positions, *((_DRAW, draw) if draw else ()))
+        return (drawn % room).astype(np.int64), kept
 
     def of(self, row: BatchRow, epoch: int) -> "SampleCrop":
         """The crop of one sample."""
@@ -88,16 +91,38 @@ class SampleCrop:
         return self._crop.cuts
 
     @property
+    def first_frame(self) -> int:
+        """The first kept frame. Call `primary` before."""
+        return self._window[0]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all frames are kept. Call `primary` before."""
+        return self._is_whole
+
+    @property
+    def rate_hz(self) -> float:
+        """Frames per second; 0 if unknown. Call `primary` before."""
+        return self._rate_hz
+
+    @property
+    def span_seconds(self) -> tuple[float, float]:
+        """Times in the sample between which frames are kept, if the rate is known. Call `primary` before."""
+        first, count = self._window
+        return first / self._rate_hz, (first + count) / self._rate_hz
+
+    @property
     def start_seconds(self) -> float:
         """Time of the first kept frame in the sample; NaN if the rate is unknown. Call `primary` before."""
         return self._window[0] / self._rate_hz if self._rate_hz else math.nan
 
-    def primary(self, num_frames: int, rate_hz: float) -> FrameWindow:
+    def primary(self, num_frames: int, rate_hz: float, draw: int = 0) -> FrameWindow:
         """The kept frames of the sample's audio, or of its latents if it has no audio.
 
         Args:
             num_frames: stored frames.
             rate_hz: frames per second; 0 if unknown.
+            draw: see `Crop.windows`.
 
         Raises:
             ConfigError: the rate is needed and unknown.
@@ -113,7 +138,7 @@ class SampleCrop:
         if not rate_hz and (self._crop.config.crop_seconds is not None or timed):
             raise _no_rate(self.row.primary)
         facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
-        first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts))
+        first, count = (int(found[0]) for found in self._crop.windows(self._epoch, *facts, draw))
         self._is_whole = count == num_frames
         if timed and not self._is_whole:
             slowest = min(timed, key=lambda sample: sample.latent_rate_hz)

@@ -22,8 +22,10 @@ OF_SAMPLES = frozenset(
 """Fields of a sample with a meaning of their own in a batch, besides those of latents."""
 OF_LATENTS = ("encoder_hidden", "encoder_length", "encoder_offset")
 """Beginnings of the names of latents' fields; the suffix is the latents' name."""
+VALID_FRAMES = "valid_frames"
+"""Field of a batch that says which frames of its audio are not padding."""
 _NUMBERS = frozenset({"sample_rate", "frame_offset"})
-_OF_BATCHES_ALONE = {"keys", "num_frames"}
+_OF_BATCHES_ALONE = {"keys", "num_frames", VALID_FRAMES}
 _OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE | {START_SECONDS}
 _REAL_KINDS = "biuf"
 _GREATEST = (1 << 63) - 1

@@ -17,6 +17,7 @@ from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, audio_fi
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.opened import OpenShard, StoredField, fields_of
+from headrace.streaming.rasters import Raster
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.column_reader import ColumnRow
@@ -313,6 +314,7 @@ class BatchRow:
         position: row of the epoch.
         columns: the columns that are joined to the sample; None without columns.
         window: the window of the sample that the row is; None for the whole sample.
+        rasters: names of fields, and the grids of events that they are.
     """
 
     primary: StoredSample
@@ -320,6 +322,7 @@ class BatchRow:
     position: int
     columns: ColumnRow | None = None
     window: RowWindow | None = None
+    rasters: Sequence[tuple[str, Raster]] = ()
 
     @property
     def stored(self) -> tuple[StoredSample | None, ...]:

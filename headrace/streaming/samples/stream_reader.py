@@ -7,13 +7,14 @@ A stream is one folder of shards, and the latents folders that are joined to it 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import IntegrityError, NotFoundError
 from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.tars.tar_names import is_packed_tar
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.output_fields import OutputField, hidden_field
 from headrace.streaming.samples.chosen_fields import ChosenFields
@@ -33,6 +34,9 @@ from headrace.streaming.shards.column_reader import ColumnReader, ColumnRow
 from headrace.streaming.shards.shard_set import Locator, SnapshotShards
 from headrace.streaming.shards.view_shards import ViewRows, ViewShards, parts_cost_less, reads_ranges
 from headrace.streaming.shards.window_shards import ItemWindows, WindowRows, WindowShards, partners, stored_samples
+
+if TYPE_CHECKING:
+    from headrace.streaming.rasters import Raster
 
 _INDEXES_AT_ONCE = 32
 T = TypeVar("T")
@@ -72,6 +76,8 @@ class StreamReader:
         self._chosen = chosen
         self._config = config
         primary.reads_cuts = config.crops or isinstance(shards, WindowShards)
+        self.rasters: Sequence[tuple[str, Raster]] = ()
+        """Names of fields, and the grids of events that they are."""
         self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in self.joined]
         self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in self.joined]
@@ -151,7 +157,7 @@ class StreamReader:
 
     def _parts_cost_less(self, shard: int, index: ShardIndex) -> bool:
         """Whether fetching only what is cut out of long recordings costs less than the whole shard."""
-        if index.num_bytes <= LONG_BYTES * len(index):
+        if index.num_bytes <= LONG_BYTES * len(index) or is_packed_tar(self.primary.name(shard)):
             return False
         own = self.primary.shards.shards
         share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
@@ -220,7 +226,7 @@ class StreamReader:
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
             )
             for place, sample, others, values in zip(places, own, joined, columns, strict=False):
-                made[place] = BatchRow(sample, others, positions[place], values, windows[place])
+                made[place] = BatchRow(sample, others, positions[place], values, windows[place], self.rasters)
 
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
@@ -235,7 +241,7 @@ class StreamReader:
 
         If a shard holds anything else, all later calls return None at once.
         """
-        if not self._may_copy:
+        if not self._may_copy or self.rasters:
             return None
         # Shards that are still open from earlier calls; not those of a cache, where each use must be recorded.
         known = self.primary.files.notes if self.primary.is_local else {}

@@ -26,6 +26,7 @@ from headrace.stores.requests import StoreRequests
 from headrace.stores.storage import Storage, Transfer, open_storage, pinned, revision_of
 from headrace.streaming.cache.cache import ShardCache
 from headrace.streaming.output_fields import OutputField, hidden_field, output_fields, outputs_of_origin
+from headrace.streaming.rasters import Raster
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.access import ShardAccess
@@ -92,6 +93,7 @@ class OpenedRemote:
         columns: the sets of columns that are joined to the samples.
         fields: the fields of samples that are read; None for all.
         is_latents: whether the primary shards are those of a folder of latents with snapshots.
+        rasters: names of fields, and the grids of events that they are.
     """
 
     primary: ShardSet
@@ -100,6 +102,7 @@ class OpenedRemote:
     columns: tuple[ColumnSet, ...] = ()
     fields: frozenset[str] | None = None
     is_latents: bool = False
+    rasters: tuple[tuple[str, Raster], ...] = ()
 
     @property
     def own_outputs(self) -> tuple[OutputField, ...]:
@@ -158,7 +161,8 @@ def open_remote(request: StreamRequest) -> OpenedRemote:
     """Open a stream's shards, for reading some or all of their fields; see `_opened`."""
     fields = request.selection.fields
     request = replace(request, remote=pinned(request.remote, request.transfer, request.pins.revision))
-    opened = replace(_opened(request), fields=None if fields is None else frozenset(fields))
+    wanted = None if fields is None else frozenset(fields)
+    opened = replace(_opened(request), fields=wanted, rasters=request.selection.rasters)
     return opened if request.selection.windows is None else _in_windows(opened, request)
 
 

@@ -211,5 +211,5 @@ def _size(reader: StreamReader, own: int, access: ShardAccess, shard: int) -> Sh
         num_bytes = access.index(shard).num_bytes
     stored, taken = reader.stored_samples(own), int(reader.primary.shards.shards.num_samples[own])
     if reader.reads_ranges(own, access, shard):
-        return ShardSize(num_bytes * taken // stored, taken)
+        return ShardSize(min(num_bytes, num_bytes * taken // stored), taken)  # windows are more than samples
     return ShardSize(num_bytes, stored)
