@@ -224,7 +224,8 @@ class _Handler(BaseHTTPRequestHandler):
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if is_cut else ""
         items = "".join(
             f"<Contents><Key>{escape(name)}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified>"
-            f'<ETag>"x"</ETag><Size>{(root / name).stat().st_size}</Size></Contents>'
+            f'<ETag>"{(root / name).stat().st_mtime_ns:x}"</ETag>'
+            f"<Size>{(root / name).stat().st_size}</Size></Contents>"
             for name in page
         )
         return (
