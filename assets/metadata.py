@@ -322,6 +322,8 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     """The latents of a shard's longest sample below the spectrogram of its audio."""
     index = read_index(storage, shard)
     longest, rate_hz = int(index.num_frames.argmax()), index.latent_rate_hz
+    if not rate_hz:  # a vector has no time to be drawn along
+        return {}
     clip = _clip(audio, read_index(audio, index.note(AUDIO_SHARD_NOTE)), longest)
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)
     if clip is None or hidden is None:
