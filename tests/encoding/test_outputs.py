@@ -15,6 +15,7 @@ from headrace.errors import BuildError, ConfigError, SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.manifests.manifests import newest_manifest
+from headrace.testing import EncoderContract
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.audio_shards import commit, noise, write_partition
@@ -23,6 +24,14 @@ from tests.support.outputs_encoder import Quantizer
 
 NAME = "tests.support.outputs_encoder:Quantizer"
 LENGTHS = (9001, 8000, 12_345, 640)
+
+
+class TestQuantizer(EncoderContract):
+    """An encoder of several outputs keeps the contract of encoders, too."""
+
+    @pytest.fixture
+    def encoder(self):
+        return encoders.load("custom", {"encoder": NAME})
 
 
 class Built(Latents):

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.stores.storage import LocalStorage, ObjectStorage, open_storage
-from tests.support.contracts import StorageContract
+from headrace.testing import StorageContract
 from tests.support.failing_disks import refuses_links
 from tests.support.s3 import new_bucket
 

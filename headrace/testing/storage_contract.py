@@ -1,4 +1,4 @@
-"""Contract suites: what every implementation of a protocol must do. Test files run them on each implementation."""
+"""`StorageContract`: the tests that each store has to pass. Imports pytest."""
 
 import io
 import pickle
@@ -9,22 +9,28 @@ import pytest
 from headrace.errors import AlreadyExistsError, NotFoundError, StorageError, UnsafePathError
 from headrace.stores.storage import Storage, StoredObject
 
-ESCAPING_PATHS = ["", "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/.", "a/", "a\\..\\b", "a\0b"]
+_ESCAPING_PATHS = ["", "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/.", "a/", "a\\..\\b", "a\0b"]
 
 
 class StorageContract:
-    """The contract of every store. A subclass provides the fixture `storage`, an empty store."""
+    """Tests of a store. Subclass it in a test module as `class TestMine(StorageContract)`.
 
-    def test_is_a_storage(self, storage):
+    The subclass provides a pytest fixture `storage`, an empty store.
+    """
+
+    def test_is_a_storage(self, storage: Storage) -> None:
+        """It has all methods of the protocol."""
         assert isinstance(storage, Storage)
 
-    def test_what_is_written_is_read(self, storage):
+    def test_what_is_written_is_read(self, storage: Storage) -> None:
+        """Bytes, size and existence."""
         storage.write("a/b.bin", b"hello")
         assert storage.read("a/b.bin") == b"hello"
         assert storage.size("a/b.bin") == 5
         assert storage.exists("a/b.bin")
 
-    def test_the_version_changes_with_what_is_written(self, storage):
+    def test_the_version_changes_with_what_is_written(self, storage: Storage) -> None:
+        """A version names the content of an object."""
         storage.write("a.bin", b"hello")
         first = storage.version("a.bin")
         assert storage.version("a.bin") == first
@@ -33,39 +39,45 @@ class StorageContract:
         with pytest.raises(NotFoundError, match=r"b\.bin"):
             storage.version("b.bin")
 
-    def test_an_empty_object_exists(self, storage):
+    def test_an_empty_object_exists(self, storage: Storage) -> None:
+        """It is read, listed, and has no bytes."""
         storage.write("empty", b"")
         assert storage.read("empty") == b""
         assert storage.exists("empty")
         assert [entry.num_bytes for entry in storage.list()] == [0]
 
-    def test_a_file_is_written_from_its_current_position(self, storage):
+    def test_a_file_is_written_from_its_current_position(self, storage: Storage) -> None:
+        """A file that is given to `write` need not be at its beginning."""
         file = io.BytesIO(b"skip" + bytes(range(256)) * 20_000)
         file.seek(4)
         storage.write("large", file)
         assert storage.read("large") == bytes(range(256)) * 20_000
 
-    def test_pieces_are_joined(self, storage):
+    def test_pieces_are_joined(self, storage: Storage) -> None:
+        """A list of pieces is one object."""
         storage.write("pieces", [b"ab", b"", bytes(100_000), b"c"])
         assert storage.read("pieces") == b"ab" + bytes(100_000) + b"c"
         storage.write("none", [])
         assert storage.read("none") == b""
 
-    def test_writing_again_replaces(self, storage):
+    def test_writing_again_replaces(self, storage: Storage) -> None:
+        """A shorter object leaves nothing of the longer one."""
         storage.write("a", b"long before")
         storage.write("a", b"after")
         assert storage.read("a") == b"after"
 
-    def test_create_fails_if_the_object_exists(self, storage):
+    def test_create_fails_if_the_object_exists(self, storage: Storage) -> None:
+        """The first content stays."""
         storage.create("n/1.json", b"first")
         with pytest.raises(AlreadyExistsError, match=r"n/1\.json"):
             storage.create("n/1.json", b"second")
         assert storage.read("n/1.json") == b"first"
 
-    def test_one_of_many_creators_succeeds_and_its_bytes_stay(self, storage):
-        start, winners = threading.Barrier(8), []
+    def test_one_of_many_creators_succeeds_and_its_bytes_stay(self, storage: Storage) -> None:
+        """Commits rely on it."""
+        start, winners = threading.Barrier(8), list[int]()
 
-        def race(number):
+        def race(number: int) -> None:
             start.wait()
             try:
                 storage.create("prize", b"%d" % number * 1000)
@@ -81,22 +93,28 @@ class StorageContract:
         assert len(winners) == 1
         assert storage.read("prize") == b"%d" % winners[0] * 1000
 
-    def test_ranges_are_returned_in_the_requested_order(self, storage):
+    def test_ranges_are_returned_in_the_requested_order(self, storage: Storage) -> None:
+        """They may overlap."""
         storage.write("alphabet", bytes(range(97, 123)))
         assert storage.read_ranges("alphabet", [(3, 5), (0, 2), (24, 26), (1, 4)]) == [b"de", b"ab", b"yz", b"bcd"]
         assert storage.read_ranges("alphabet", []) == []
 
-    def test_an_empty_range_is_empty(self, storage):
+    def test_an_empty_range_is_empty(self, storage: Storage) -> None:
+        """No error, and no request is needed."""
         storage.write("alphabet", bytes(range(97, 123)))
         assert storage.read_ranges("alphabet", [(3, 3), (0, 1)]) == [b"", b"a"]
 
     @pytest.mark.parametrize("span", [(20, 30), (26, 27), (100, 200)])
-    def test_a_range_beyond_the_end_is_an_error_that_names_the_object(self, storage, span):
+    def test_a_range_beyond_the_end_is_an_error_that_names_the_object(
+        self, storage: Storage, span: tuple[int, int]
+    ) -> None:
+        """Nothing shorter is returned."""
         storage.write("alphabet", bytes(range(97, 123)))
         with pytest.raises(StorageError, match="alphabet"):
             storage.read_ranges("alphabet", [(0, 1), span])
 
-    def test_an_opened_object_seeks(self, storage):
+    def test_an_opened_object_seeks(self, storage: Storage) -> None:
+        """As a file opened for reading."""
         storage.write("alphabet", bytes(range(97, 123)))
         with storage.open("alphabet") as file:
             assert file.read(3) == b"abc"
@@ -106,20 +124,23 @@ class StorageContract:
             assert file.read(2) == b"bc"
             assert file.tell() == 3
 
-    def test_errors_about_missing_objects_name_them(self, storage):
+    def test_errors_about_missing_objects_name_them(self, storage: Storage) -> None:
+        """`NotFoundError`, whichever method is called."""
         for reading in (storage.read, storage.size, storage.open, lambda path: storage.read_ranges(path, [(0, 1)])):
             with pytest.raises(NotFoundError, match="gone/for good"):
                 reading("gone/for good")
         assert not storage.exists("gone/for good")
         assert list(storage.list("gone/")) == []
 
-    def test_deleting_twice_is_not_an_error(self, storage):
+    def test_deleting_twice_is_not_an_error(self, storage: Storage) -> None:
+        """The second finds nothing to do."""
         storage.write("a", b"x")
         storage.delete("a")
         storage.delete("a")
         assert not storage.exists("a")
 
-    def test_listing_is_sorted_recursive_and_by_string_prefix(self, storage):
+    def test_listing_is_sorted_recursive_and_by_string_prefix(self, storage: Storage) -> None:
+        """By code points; a prefix need not end at a slash."""
         names = ["a.txt", "a/1", "a/b/2", "a0", "b/1", "train_0001_x.tar", "train_0010_x.tar"]
         for name in reversed(names):
             storage.write(name, name.encode())
@@ -134,7 +155,8 @@ class StorageContract:
         assert entry.modified_seconds > 1_500_000_000
         assert storage.stat("a/b/2") == entry
 
-    def test_a_folder_can_be_used_as_a_store(self, storage):
+    def test_a_folder_can_be_used_as_a_store(self, storage: Storage) -> None:
+        """`at` gives a store below the store."""
         below = storage.at("audio").at("manifests")
         below.write("train/1.json", b"{}")
         assert storage.read("audio/manifests/train/1.json") == b"{}"
@@ -142,8 +164,9 @@ class StorageContract:
         assert [entry.path for entry in storage.at("audio").list("manifests/")] == ["manifests/train/1.json"]
         assert below.uri.endswith("audio/manifests")
 
-    @pytest.mark.parametrize("path", ESCAPING_PATHS)
-    def test_names_that_leave_the_root_are_rejected(self, storage, path):
+    @pytest.mark.parametrize("path", _ESCAPING_PATHS)
+    def test_names_that_leave_the_root_are_rejected(self, storage: Storage, path: str) -> None:
+        """Before anything is read or written."""
         actions = (
             storage.read,
             storage.open,
@@ -160,19 +183,20 @@ class StorageContract:
             with pytest.raises(UnsafePathError):
                 action(path)
 
-    def test_unusual_but_legal_names_work(self, storage):
+    def test_unusual_but_legal_names_work(self, storage: Storage) -> None:
+        """Spaces, percent signs, other alphabets."""
         for name in ["with space.txt", "ünïcode/日本.tar", "100%.json", "a..b", "-dash", "q?x=1&y#z", "tilde~"]:
             storage.write(name, name.encode())
             assert storage.read(name) == name.encode()
             assert name in {entry.path for entry in storage.list()}
 
-    def test_readers_never_see_a_partial_object(self, storage):
+    def test_readers_never_see_a_partial_object(self, storage: Storage) -> None:
         """A reader that polls while a writer replaces the object sees all of the old bytes or all of the new bytes."""
         versions = [bytes([65 + number]) * 300_000 for number in range(4)]
         storage.write("object", versions[0])
-        seen, has_read, stop = [], threading.Event(), threading.Event()
+        seen, has_read, stop = list[bytes](), threading.Event(), threading.Event()
 
-        def poll():
+        def poll() -> None:
             while not stop.is_set():
                 seen.append(storage.read("object"))
                 has_read.set()
@@ -188,7 +212,8 @@ class StorageContract:
             reader.join()
         assert set(seen) <= set(versions)
 
-    def test_a_used_store_can_be_pickled_to_another_process(self, storage):
+    def test_a_used_store_can_be_pickled_to_another_process(self, storage: Storage) -> None:
+        """Workers get a copy."""
         storage.write("a", b"x")
-        copy = pickle.loads(pickle.dumps(storage.at("b")))
+        copy = pickle.loads(pickle.dumps(storage.at("b")))  # noqa: S301 - its own
         assert copy.uri == storage.at("b").uri
