@@ -133,7 +133,7 @@ def main() -> None:
         results[extension] = {"cpu_ms": found, "medians": medians, "ratios": ratios, "read_of_crop": share}
         cells = " | ".join(f"{value:.2f}" for value in medians.values())
         print(f"| {extension} | {cells} | {ratios[0]:.2f}, {ratios[1]:.2f} | {share:.2f} |", flush=True)
-    options.json.write_text(json.dumps(results, indent=1) + "\n")
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

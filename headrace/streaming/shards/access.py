@@ -38,7 +38,6 @@ _FILES_KEPT = 256  # a few shuffle blocks
 _CACHED_FILES_KEPT = 64  # an open shard is not evicted, so a process keeps no more than about a shuffle block open
 _GAP_BYTES = 256 << 10  # this many unwanted bytes cost less than another request
 _GAP_OF_PARTS_BYTES = 8 << 10  # if only some fields are wanted, those between them are not fetched
-_ANY = 1 << 62
 _POLL_SECONDS = 0.005
 
 
@@ -307,9 +306,7 @@ class ShardAccess:
         """Byte ranges to fetch: of each sample, or of each field if only some fields are wanted."""
         if self.reads_parts:
             return [(field.start, field.stop) for fields in samples for field in fields]
-        of_samples = ([(field.start, field.stop) for field in fields] for fields in samples)
-        runs = (coalesce(found, max_gap_bytes=_GAP_BYTES, max_bytes=_ANY) for found in of_samples)
-        return [(run.start, run.stop) for found in runs for run in found]
+        return [span for fields in samples for span in _runs(fields)]
 
     def _part(self, shard: int, start: int, stop: int) -> bytes:
         """Bytes of a shard in its store, for a decoder that reads a part of a field."""
@@ -383,6 +380,17 @@ class ShardAccess:
 
 def _holds(opened: FileShard, fields: Sequence[StoredField]) -> bool:
     return all(is_stored(field, opened.file_descriptor) for field in fields)
+
+
+def _runs(fields: Sequence[StoredField]) -> list[Span]:
+    """The byte range of a sample's fields; several where a long field between them is left out."""
+    runs: list[Span] = []
+    for start, stop in sorted((field.start, field.stop) for field in fields):
+        if runs and start - runs[-1][1] <= _GAP_BYTES:
+            runs[-1] = runs[-1][0], max(runs[-1][1], stop)
+        else:
+            runs.append((start, stop))
+    return runs
 
 
 def _joined(blobs: Sequence[bytes]) -> bytes:
