@@ -114,7 +114,7 @@ class StorageContract:
             storage.read_ranges("alphabet", [(0, 1), span])
 
     def test_an_opened_object_seeks(self, storage: Storage) -> None:
-        """As a file opened for reading."""
+        """Relative to its beginning, position and end."""
         storage.write("alphabet", bytes(range(97, 123)))
         with storage.open("alphabet") as file:
             assert file.read(3) == b"abc"
