@@ -185,11 +185,11 @@ def test_a_name_that_is_no_name_is_one_error_at_every_door(tmp_path, door, remot
     check(door, remote, (ConfigError, words), tmp_path)
 
 
-def test_a_list_of_names_is_for_webdataset_loader_alone(named):
+def test_a_list_names_tars_and_other_places_in_it_are_for_webdataset_loader_alone(named):
     several = [f"{named}/plain/train-0.tar", f"{named}/out"]
     assert webdataset_loader(several).num_samples == 11
     for dataset in (StreamingDataset, Stream):
-        with pytest.raises(ConfigError, match=r"remote is \[.*\]: expected a path or URL"):
+        with pytest.raises(ConfigError, match=r"in a list: expected the path or URL of a tar"):
             dataset(remote=several)
     assert StreamingDataset(streams=[Stream(remote=name) for name in several]).num_samples == 11
 
