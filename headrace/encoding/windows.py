@@ -76,7 +76,9 @@ def blend_weights(
     return weights
 
 
-def seam(windows: tuple[ClipWindow, ...], i: int, num_latent: int, overlap: int, hop: int | Fraction) -> tuple[int, int]:
+def seam(
+    windows: tuple[ClipWindow, ...], i: int, num_latent: int, overlap: int, hop: int | Fraction
+) -> tuple[int, int]:
     """First and last (exclusive) of the frames of window i that are kept, if windows meet in the middle of overlaps.
 
     >>> windows = (ClipWindow(0, 100), ClipWindow(80, 150))

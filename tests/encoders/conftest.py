@@ -15,6 +15,8 @@ from tests.support.tiny_models import MODELS, save
 WITHOUT_FILES: dict[str, tuple[str, Mapping[str, object]]] = {
     "log_mel": ("log_mel", {"num_mels": 24}),
     "crepe": ("crepe", {"hop_seconds": 0.05}),
+    "fbank": ("fbank", {"num_mels": 24}),
+    "fbank_mirrored": ("fbank", {"snip_edges": False}),
     "custom": ("custom", {"encoder": "tests.support.custom_encoder:Loudness", "hop_seconds": 0.01}),
 }
 NAMES = [*WITHOUT_FILES, *MODELS]
