@@ -18,6 +18,7 @@ KINDS = {
     "fbank": "headrace.encoders.fbank",
     "kmeans": "headrace.encoders.kmeans",
     "log_mel": "headrace.encoders.log_mel",
+    "onnx": "headrace.encoders.onnx",
     "transformers": "headrace.encoders.transformers",
 }
 

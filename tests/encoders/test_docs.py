@@ -15,6 +15,7 @@ from headrace.config.dataset import load_config
 from headrace.encoders.crepe_settings import CrepeSettings
 from headrace.encoders.fbank_settings import FbankSettings
 from headrace.encoders.log_mel_settings import LogMelSettings
+from headrace.encoders.onnx_settings import OnnxSettings
 from headrace.encoders.transformers_settings import TransformersSettings
 from tests.support.audio_shards import tone
 
@@ -35,6 +36,7 @@ def test_the_documented_yaml_is_valid(tmp_path):
         ("crepe", CrepeSettings),
         ("log_mel", LogMelSettings),
         ("fbank", FbankSettings),
+        ("onnx", OnnxSettings),
         ("transformers", TransformersSettings),
     ],
 )
