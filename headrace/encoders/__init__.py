@@ -15,7 +15,10 @@ __all__ = ["KINDS", "Encoder", "EncoderInfo", "fingerprint", "frame_rate_hz", "l
 KINDS = {
     "crepe": "headrace.encoders.crepe",
     "custom": "headrace.encoders.custom",
+    "fbank": "headrace.encoders.fbank",
+    "kmeans": "headrace.encoders.kmeans",
     "log_mel": "headrace.encoders.log_mel",
+    "onnx": "headrace.encoders.onnx",
     "transformers": "headrace.encoders.transformers",
 }
 

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from headrace.encoders.protocol import Encoder
@@ -33,14 +34,15 @@ class EncoderOutput:
         name: its name.
         kind: frames (B, T, width), codes (B, T, width) or a vector (B, width).
         width: size of a frame, number of codebooks, or size of the vector.
-        hop: PCM frames from one frame to the next; 0 for a vector.
+        hop: PCM frames from one frame to the next, a fraction if they are not whole (EnCodec 48 kHz: 316.8); 0 for a
+            vector.
         dtype: of codes; empty for floats, which are stored as the YAML says.
     """
 
     name: str
     kind: OutputKind
     width: int
-    hop: int = 0
+    hop: int | Fraction = 0
     dtype: str = ""
 
     @property
@@ -59,7 +61,7 @@ def outputs_of(encoder: Encoder) -> tuple[EncoderOutput, ...]:
 
 def common_hop(outputs: tuple[EncoderOutput, ...]) -> int:
     """PCM frames after which frames of all outputs begin together; 1 without outputs in time."""
-    return math.lcm(*(output.hop for output in outputs if output.has_time))
+    return math.lcm(*(output.hop.numerator for output in outputs if output.has_time))
 
 
 def parsed_outputs(declared: object, encoder: str) -> tuple[EncoderOutput, ...]:

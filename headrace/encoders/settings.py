@@ -54,7 +54,8 @@ def _fault(fault: "ErrorDetails") -> str:
 def fingerprint(kind: str, code_version: int, settings: object, weights: str = "") -> str:
     """SHA-256 (hex) of everything that an encoder's results depend on.
 
-    Settings whose dataclass field has `metadata={"results": False}` do not change results and are left out.
+    Settings whose dataclass field has `metadata={"results": False}` do not change results and are left out. Those with
+    `{"results": "if set"}` are left out at their default, so that fingerprints from before the setting stay valid.
 
     Args:
         kind: kind of the encoder.
@@ -63,8 +64,13 @@ def fingerprint(kind: str, code_version: int, settings: object, weights: str = "
         weights: digest of the weights; empty if there are none.
     """
     fields = dataclasses.fields(settings)  # type: ignore[arg-type]
-    content = {f.name: getattr(settings, f.name) for f in fields if f.metadata.get("results", True)}
+    content = {f.name: getattr(settings, f.name) for f in fields if _counts(f, getattr(settings, f.name))}
     return digest(kind, str(code_version), json.dumps(content, sort_keys=True), weights)
+
+
+def _counts(field: "dataclasses.Field[object]", value: object) -> bool:
+    results = field.metadata.get("results", True)
+    return value != field.default if results == "if set" else bool(results)
 
 
 def digest(*parts: str) -> str:

@@ -11,15 +11,17 @@ from torch.nn import functional
 
 from headrace.encoders import running
 from headrace.encoders.framing import to_device, zero_padding
-from headrace.encoders.protocol import EncoderInfo
+from headrace.encoders.protocol import Encoder, EncoderInfo
 from headrace.encoders.settings import WindowSeconds
+from headrace.encoders.transformers_codec import Codec
 from headrace.encoders.transformers_families import ModelFamily, family_of
 from headrace.encoders.transformers_loading import brings_code, load_model, not_runnable
 from headrace.encoders.transformers_settings import TransformersSettings
+from headrace.encoders.transformers_vector import VectorEncoder, pooled_of
 from headrace.errors import BuildError, ConfigError
 
 
-def load_encoder(folder: Path, settings: TransformersSettings, fingerprint: str, device: str) -> "TransformersEncoder":
+def load_encoder(folder: Path, settings: TransformersSettings, fingerprint: str, device: str) -> Encoder:
     """Load the model in `folder` as an encoder.
 
     Raises:
@@ -27,6 +29,11 @@ def load_encoder(folder: Path, settings: TransformersSettings, fingerprint: str,
         ConfigError: the model's family is unknown, it has no such layer, or its own code does not run here.
     """
     model, extractor = load_model(folder, settings)
+    match settings.output:
+        case "codes" | "latents":
+            return Codec(model, settings, fingerprint, device)
+        case "vector":
+            return VectorEncoder(pooled_of(model, extractor, device), settings, fingerprint, device)
     encoder = TransformersEncoder(family_of(model, extractor), settings, fingerprint, device)
     if brings_code(model):
         _try_out(encoder, folder)

@@ -7,6 +7,8 @@ from typing import Literal
 from headrace.encoders import settings as forms
 from headrace.errors import ConfigError
 
+_OF_OUTPUTS = {"hidden": ("layer", "layer_weights", "compile"), "codes": ("num_codebooks", "bandwidth")}
+
 
 @dataclass(frozen=True, slots=True)
 class TransformersSettings:
@@ -14,6 +16,9 @@ class TransformersSettings:
 
     Attributes:
         model: a folder that `save_pretrained` wrote (model and feature extractor), or a name on the hub.
+        output: `hidden` states; `codes` of a codec; the `latents` that it quantises; or a `vector` of the whole input.
+        num_codebooks: of codes, the first ones; None for as many as the model gives by default.
+        bandwidth: of codes, in kbit/s, instead of `num_codebooks`.
         revision: commit, tag or branch on the hub. Only a commit guarantees that the latents stay the same.
         layer: number of the hidden state to use, 0 for the embeddings; None for the model's output.
         layer_weights: weights of a sum over all hidden states, embeddings first; used instead of `layer`.
@@ -25,6 +30,9 @@ class TransformersSettings:
     """
 
     model: str = field(metadata={"results": False})  # results depend on the content of the files, not on the path
+    output: Literal["hidden", "codes", "vector", "latents"] = field(default="hidden", metadata={"results": "if set"})
+    num_codebooks: int | None = field(default=None, metadata={"results": "if set"})
+    bandwidth: float | None = field(default=None, metadata={"results": "if set"})
     revision: str | None = field(default=None, metadata={"results": False})
     layer: int | None = None
     layer_weights: tuple[float, ...] | None = None
@@ -50,4 +58,17 @@ def parsed_settings(settings: Mapping[str, object]) -> TransformersSettings:
         raise ConfigError(
             f"encoder transformers: overlap_seconds must not be below 0, found {parsed.overlap_seconds:g}"
         )
+    _check_output(parsed)
     return parsed
+
+
+def _check_output(parsed: TransformersSettings) -> None:
+    """Raise `ConfigError` if a setting belongs to another output than the wanted one."""
+    if parsed.num_codebooks is not None and parsed.bandwidth is not None:
+        raise ConfigError("encoder transformers: num_codebooks and bandwidth are both given; give one of them")
+    if parsed.num_codebooks is not None and parsed.num_codebooks < 1:
+        raise ConfigError(f"encoder transformers: num_codebooks must be at least 1, found {parsed.num_codebooks}")
+    for output, names in _OF_OUTPUTS.items():
+        given = [name for name in names if getattr(parsed, name) is not None and getattr(parsed, name) is not False]
+        if given and parsed.output != output:
+            raise ConfigError(f"encoder transformers: {given[0]} belongs to output: {output}, found {parsed.output}")

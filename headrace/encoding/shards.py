@@ -263,7 +263,8 @@ def stored_outputs(encoder: Encoder, dtype: LatentDtype) -> tuple[Output, ...]:
 def _stored_output(output: EncoderOutput, dtype: LatentDtype, sample_rate_hz: int) -> Output:
     if output.name == HIDDEN:
         return hidden_output(dtype)
-    return Output(output.name, output.kind, output.dtype or dtype, output.hop, sample_rate_hz if output.has_time else 0)
+    hop, unit = output.hop.as_integer_ratio()  # a hop of 316.8 at 48 kHz is one of 1584 at 240 kHz
+    return Output(output.name, output.kind, output.dtype or dtype, hop, sample_rate_hz * unit if output.has_time else 0)
 
 
 def _add(writer: ShardWriter, key: str, outputs: Sequence[Output], made: "Sequence[Tensor]", about: bytes) -> None:
@@ -296,7 +297,7 @@ def encode_shards(
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:
     """Group neighbouring shards up to the audio of 32 batches and 512 MiB of latents; at least one per group. Pure."""
     bytes_per_second = sum(
-        encoder.sample_rate_hz / output.hop * output.width * storage_dtype(output.dtype or engine.dtype).itemsize
+        encoder.sample_rate_hz / float(output.hop) * output.width * storage_dtype(output.dtype or engine.dtype).itemsize
         for output in outputs_of(encoder)
         if output.has_time
     )

@@ -11,6 +11,7 @@ attention, the result changes smoothly from one window to the next.
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -59,7 +60,7 @@ def plan_windows(num_frames: int, encoder: Encoder) -> tuple[ClipWindow, ...]:
 
 
 def blend_weights(
-    windows: tuple[ClipWindow, ...], i: int, num_latent: int, info: EncoderInfo, hop: int
+    windows: tuple[ClipWindow, ...], i: int, num_latent: int, info: EncoderInfo, hop: int | Fraction
 ) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     """Weights of the frames of window i, float32 (num_latent,). Over all windows, the weights add up to 1."""
     weights = np.ones(num_latent, np.float32)
@@ -75,7 +76,9 @@ def blend_weights(
     return weights
 
 
-def seam(windows: tuple[ClipWindow, ...], i: int, num_latent: int, overlap: int, hop: int) -> tuple[int, int]:
+def seam(
+    windows: tuple[ClipWindow, ...], i: int, num_latent: int, overlap: int, hop: int | Fraction
+) -> tuple[int, int]:
     """First and last (exclusive) of the frames of window i that are kept, if windows meet in the middle of overlaps.
 
     >>> windows = (ClipWindow(0, 100), ClipWindow(80, 150))

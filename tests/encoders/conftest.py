@@ -1,5 +1,6 @@
 """Encoders of every kind, for the contract suite."""
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -8,11 +9,14 @@ import pytest
 
 from headrace import encoders
 from headrace.encoders import Encoder
+from tests.support.tiny_codecs import save_codec
 from tests.support.tiny_models import MODELS, save
 
 WITHOUT_FILES: dict[str, tuple[str, Mapping[str, object]]] = {
     "log_mel": ("log_mel", {"num_mels": 24}),
     "crepe": ("crepe", {"hop_seconds": 0.05}),
+    "fbank": ("fbank", {"num_mels": 24}),
+    "fbank_mirrored": ("fbank", {"snip_edges": False}),
     "custom": ("custom", {"encoder": "tests.support.custom_encoder:Loudness", "hop_seconds": 0.01}),
 }
 NAMES = [*WITHOUT_FILES, *MODELS]
@@ -29,6 +33,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
         return made[name]
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that gives the folder of a tiny codec, or of `clap`, saved on first use."""
+    return functools.cache(lambda name: save_codec(name, tmp_path_factory.mktemp(name)))
 
 
 @pytest.fixture(scope="session", autouse=True)

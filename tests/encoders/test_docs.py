@@ -13,7 +13,9 @@ import yaml
 from headrace import encoders
 from headrace.config.dataset import load_config
 from headrace.encoders.crepe_settings import CrepeSettings
+from headrace.encoders.fbank_settings import FbankSettings
 from headrace.encoders.log_mel_settings import LogMelSettings
+from headrace.encoders.onnx_settings import OnnxSettings
 from headrace.encoders.transformers_settings import TransformersSettings
 from tests.support.audio_shards import tone
 
@@ -30,7 +32,13 @@ def test_the_documented_yaml_is_valid(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [("crepe", CrepeSettings), ("log_mel", LogMelSettings), ("transformers", TransformersSettings)],
+    [
+        ("crepe", CrepeSettings),
+        ("log_mel", LogMelSettings),
+        ("fbank", FbankSettings),
+        ("onnx", OnnxSettings),
+        ("transformers", TransformersSettings),
+    ],
 )
 def test_every_setting_and_its_default_are_documented(kind, form):
     (row,) = re.findall(rf"^\| `{kind}` \| (.*?) \|", DOCUMENT, re.MULTILINE)
@@ -42,7 +50,7 @@ def test_every_setting_and_its_default_are_documented(kind, form):
 
 
 def test_the_documented_custom_encoder_runs(monkeypatch):
-    code = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)[0]
+    code = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)[1]
     module = ModuleType("birds")
     exec(code, module.__dict__)
     monkeypatch.setitem(sys.modules, "birds", module)

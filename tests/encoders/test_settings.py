@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.encoders.settings import WindowSeconds, digest, fingerprint, parse
+from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import ConfigError
 
 
@@ -67,3 +68,12 @@ def test_a_window_too_short_for_its_overlap_is_an_error_with_the_least_length():
     with pytest.raises(ConfigError, match=r"window_seconds 3 is too short for the overlap; use at least 4"):
         WindowSeconds(3.0, 2.0).frames(1000, 10, 0)
     assert WindowSeconds(4.0, 2.0).frames(1000, 10, 0) == (4000, 2000)
+
+
+def test_settings_that_are_new_do_not_change_older_fingerprints():
+    """Those of `output: hidden` are as they were before there were other outputs."""
+    old = TransformersSettings("x", layer=3)
+    assert fingerprint("transformers", 1, old, "w").startswith("044265b9ad755c35861fe8dead336921")
+    assert fingerprint("a", 1, TransformersSettings("x", output="codes")) != fingerprint(
+        "a", 1, TransformersSettings("x")
+    )

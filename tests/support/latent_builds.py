@@ -17,7 +17,7 @@ from headrace.format.indexes.index_files import parse_index
 from headrace.stores.storage import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.encoders import Encoder
 
@@ -47,6 +47,12 @@ class Latents:
             options=EncodingOptions(**options),
             progress=self._count,
         )
+
+    def use(self, kind: str, settings: "Mapping[str, object]", dtype: str = "float32") -> "Latents":
+        """Build with this encoder instead."""
+        self.encoders = lambda: [encoders.load(kind, settings)]
+        self.settings = LatentSettings(encoders.fingerprint(kind, settings), dtype)
+        return self
 
     def _count(self, num_samples: int) -> None:
         self.done += num_samples
