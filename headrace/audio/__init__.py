@@ -18,6 +18,7 @@ from headrace.audio.forms import (
     Segment,
     Span,
 )
+from headrace.audio.loudness import Levels, levels
 from headrace.audio.probe import probe
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
@@ -33,6 +34,7 @@ __all__ = [
     "EncodedAudio",
     "EncodedSegment",
     "FlacInfo",
+    "Levels",
     "Segment",
     "Span",
     "codec_version",
@@ -45,6 +47,7 @@ __all__ = [
     "flac_info",
     "kept_extension",
     "known_flac",
+    "levels",
     "open_encoded",
     "plan_segments",
     "planned_bytes",
