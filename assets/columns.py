@@ -25,6 +25,7 @@ _WHAT = {True: "The user's metadata and the facts of the catalog", False: "The t
 def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     """The asset NAME/<set>_columns of a data set, partitioned."""
     config, keys = dataset.config, dataset.keys
+    what = "What is computed from the audio" if config.feature(name) else _WHAT[name == METADATA_SET]
 
     @dg.asset(
         key=keys.columns(name),
@@ -36,7 +37,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         group_name=config.name,
         owners=config.owners,
         kinds={"numpy"},
-        description=f"{_WHAT[name == METADATA_SET]}, joined to the samples: one file for each audio shard, with a row "
+        description=f"{what}, joined to the samples: one file for each audio shard, with a row "
         "for each sample. Writes only files whose rows changed, and no tar.",
     )
     def columns(
@@ -67,7 +68,8 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
     """The asset NAME/<set>_columns_index of a data set."""
     config, keys = dataset.config, dataset.keys
     key = keys.columns_index(name)
-    checks = column_check_specs(name, key)
+    joined = METADATA_SET if config.feature(name) else name  # the checks of tables are about no other sets
+    checks = column_check_specs(joined, key)
     parts = dg.AssetDep(keys.columns(name), partition_mapping=dg.AllPartitionMapping())
 
     @dg.asset(
@@ -90,13 +92,13 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
             return
         output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
         with readable_failures():
-            made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name))
+            made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
         if made is None:
             yield from unchecked(checks, "the run was superseded, and the next one checks what it makes")
             return
         committed, is_new = made
         with readable_failures():
-            results = column_check_results(output, storage, committed.snapshot, name, key)
+            results = column_check_results(output, storage, committed.snapshot, joined, key)
             metadata = columns_index_metadata(storage, committed, is_new=is_new)
         yield dg.MaterializeResult(
             data_version=dg.DataVersion(committed.snapshot.fingerprint),

@@ -185,7 +185,7 @@ class DueWorkReader:
         """The stages of the sets of columns; a set whose table was never valid has none."""
         output, stages = self.storage.output(self.config), {}
         for name in self.config.column_sets:
-            rows, part = rows_of_set(output, catalog, name), columns_part(name)
+            rows, part = rows_of_set(output, catalog, name, self.config), columns_part(name)
             if rows is not None:
                 shards = self.storage.columns(self.config, name)
                 wanted = wanted_columns(audio, rows)

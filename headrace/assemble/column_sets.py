@@ -1,7 +1,8 @@
 """Brings the sets of columns of an output up to date: finds the rows of each partition, and joins them to its samples.
 
 The rows of the set `metadata` are those of the catalog. The rows of the other sets were imported from tables by the
-scan (`column_tables`). The functions that need polars import it late, because a code server does without.
+scan (`column_tables`); those of features are computed from the audio. The functions that need
+polars import it late, because a code server does without.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.assemble.commit import commit_columns
+from headrace.assemble.feature_values import FeatureValues, feature_rows
 from headrace.assemble.partition_columns import ColumnValues, build_column_partition
 from headrace.assemble.update import PartitionBuild
 from headrace.catalog.stored.column_header import ColumnTableHeader, read_table_header
@@ -37,14 +39,19 @@ def columns_folder(output: Storage, name: str) -> Storage:
     return output.at(f"columns/{name}")
 
 
-def rows_of_set(output: Storage, catalog: CatalogHeader, name: str) -> dict[str, str] | None:
+def rows_of_set(
+    output: Storage, catalog: CatalogHeader, name: str, config: DatasetConfig | None = None
+) -> dict[str, str] | None:
     """Partition → digest of the rows that a set of columns is made from; None if its table was never imported.
 
     Args:
         output: the output of the data set.
         catalog: the header of its catalog.
         name: the set.
+        config: the settings of the data set, of which only the features matter.
     """
+    if config is not None and (feature := config.feature(name)) is not None:
+        return dict.fromkeys(catalog.partitions, feature_rows(feature))
     if name != METADATA_SET:
         header = read_table_header(output, name)
         return None if header is None else {p: header.rows.get(p, "") for p in catalog.partitions}
@@ -69,7 +76,7 @@ def build_columns(
     Args:
         output: the output of the data set.
         config: its settings.
-        name: the set: `metadata`, or a name of `columns`.
+        name: the set: `metadata`, or a name of `columns` or `features`.
         partition: for example `train-0003`.
         progress: called with a number of samples each time this many are done.
 
@@ -87,6 +94,8 @@ def build_columns(
         check_grouping(totals, config, place)
         rows = entry.rows.sha256 if entry.rows else ""
         values = partial(_metadata, output, config, entry)
+    elif (feature := config.feature(name)) is not None:
+        rows, values = feature_rows(feature), partial(FeatureValues, output.at("audio"), feature)
     else:
         header = imported(output, name)
         rows = header.rows.get(partition, "")
@@ -95,7 +104,7 @@ def build_columns(
     return build_column_partition(partition, rows, values, output.at("audio"), folder, progress)
 
 
-def commit_set(output: Storage, name: str) -> tuple[NumberedSnapshot, bool]:
+def commit_set(output: Storage, name: str, config: DatasetConfig | None = None) -> tuple[NumberedSnapshot, bool]:
     """Commit the snapshot of a set of columns that belongs to the newest audio snapshot.
 
     Returns:
@@ -107,7 +116,7 @@ def commit_set(output: Storage, name: str) -> tuple[NumberedSnapshot, bool]:
         NotFoundError: there is no audio snapshot yet.
     """
     catalog = read_header(output)
-    rows = None if catalog is None else rows_of_set(output, catalog, name)
+    rows = None if catalog is None else rows_of_set(output, catalog, name, config)
     if rows is None:
         raise CatalogError(f"{output.uri}: there are no rows for the columns {name!r} yet; {SCAN}")
     return commit_columns(output.at("audio"), columns_folder(output, name), name, rows)
@@ -120,7 +129,7 @@ def bring_columns_up_to_date(output: Storage, config: DatasetConfig, name: str =
     """
     for partition in config.partitioning().partition_keys():
         build_columns(output, config, name, partition)
-    return commit_set(output, name)[0]
+    return commit_set(output, name, config)[0]
 
 
 def imported(output: Storage, name: str) -> ColumnTableHeader:

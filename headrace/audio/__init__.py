@@ -19,6 +19,7 @@ from headrace.audio.forms import (
     Span,
     Transform,
 )
+from headrace.audio.loudness import Levels, levels
 from headrace.audio.member_file import MemberFile
 from headrace.audio.partial import PartFacts, decode_part
 from headrace.audio.probe import probe, probe_version
@@ -36,6 +37,7 @@ __all__ = [
     "EncodedAudio",
     "EncodedSegment",
     "FlacInfo",
+    "Levels",
     "MemberFile",
     "PartFacts",
     "Segment",
@@ -52,6 +54,7 @@ __all__ = [
     "flac_info",
     "kept_extension",
     "known_flac",
+    "levels",
     "open_encoded",
     "plan_segments",
     "planned_bytes",

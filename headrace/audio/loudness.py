@@ -1,4 +1,4 @@
-"""Peak, loudness and flaws of a recording: the seven numbers of `kind: levels`. Pure, and numpy alone but for soxr.
+"""Peak, loudness and flaws of a recording: the seven numbers of `kind: levels`. Pure; needs numpy and soxr alone.
 
 Loudness is the integrated loudness of ITU-R BS.1770-5 and EBU R 128: K-weighting, blocks of 400 ms every 100 ms,
 and two gates. Filters run in the frequency domain, part by part, so that long recordings take bounded memory.

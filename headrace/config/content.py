@@ -220,11 +220,35 @@ class ColumnSetConfig(Section):
     @field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:
-        if name == METADATA_SET:
-            raise ValueError("this set holds source.metadata and the facts of the catalog; choose another name")
-        if name == _FACTS:
-            raise ValueError("in conditions of views, this name means the facts of the catalog; choose another name")
-        return name
+        return checked_set_name(name)
+
+
+def checked_set_name(name: str) -> str:
+    """The name of a set of columns. Raises `ValueError` if it is taken."""
+    if name == METADATA_SET:
+        raise ValueError("this set holds source.metadata and the facts of the catalog; choose another name")
+    if name == _FACTS:
+        raise ValueError("in conditions of views, this name means the facts of the catalog; choose another name")
+    return name
+
+
+class FeatureConfig(Section):
+    """One set of columns that is computed from the audio.
+
+    Attributes:
+        name: name of the folder and of the assets; one space of names with `columns`.
+        kind: what is computed: `levels` are peaks, loudness, clipping, silence and offset.
+        audio_field: audio field that it is computed from; None for the first; in the YAML `field`.
+    """
+
+    name: Name
+    kind: Literal["levels"]
+    audio_field: str | None = Field(None, alias="field")
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        return checked_set_name(name)
 
 
 class BalanceConfig(Section):

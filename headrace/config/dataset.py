@@ -18,7 +18,15 @@ from pydantic import (
     model_validator,
 )
 
-from headrace.config.content import METADATA_SET, AudioConfig, ColumnSetConfig, LatentsConfig, ShardsConfig, ViewConfig
+from headrace.config.content import (
+    METADATA_SET,
+    AudioConfig,
+    ColumnSetConfig,
+    FeatureConfig,
+    LatentsConfig,
+    ShardsConfig,
+    ViewConfig,
+)
 from headrace.config.error_lines import error_line
 from headrace.config.operation import AlertsConfig, DriftConfig, LoaderConfig, RunsConfig, SchedulesConfig
 from headrace.config.partitioning import Partitioning
@@ -34,7 +42,7 @@ _YAML_BOOL, _YAML_TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
 
 
 _ONE_FIELD = "audio"
-_Named = ColumnSetConfig | LatentsConfig
+_Named = ColumnSetConfig | FeatureConfig | LatentsConfig
 
 
 class OutputConfig(Section):
@@ -61,6 +69,7 @@ class DatasetConfig(Section):
     group_by: str | None = None
     shards: ShardsConfig = ShardsConfig()
     columns: tuple[ColumnSetConfig, ...] = ()
+    features: tuple[FeatureConfig, ...] = ()
     latents: tuple[LatentsConfig, ...] = ()
     views: dict[Name, ViewConfig] = Field({})
     loader: LoaderConfig = LoaderConfig()
@@ -81,7 +90,7 @@ class DatasetConfig(Section):
             raise ValueError(f"the shares must add up to 1, but they add up to {sum(splits.values()):g} ({shares})")
         return splits
 
-    @field_validator("columns", "latents")
+    @field_validator("columns", "features", "latents")
     @classmethod
     def _names_differ(cls, entries: tuple[_Named, ...]) -> tuple[_Named, ...]:
         names = [entry.name for entry in entries]
@@ -102,11 +111,12 @@ class DatasetConfig(Section):
     @model_validator(mode="after")
     def _latents_are_of_known_fields(self) -> Self:
         known = tuple(self.source.fields) or (_ONE_FIELD,)
-        for entry in self.latents:
-            if entry.audio_field is not None and entry.audio_field not in known:
+        fields = {f"latents ({entry.name})": entry.audio_field for entry in self.latents}
+        fields |= {f"features ({entry.name})": entry.audio_field for entry in self.features}
+        for place, field in fields.items():
+            if field is not None and field not in known:
                 raise ValueError(
-                    f"latents ({entry.name}).field: no audio field {entry.audio_field!r}; the audio fields "
-                    f"(source.fields) are {', '.join(known)}"
+                    f"{place}.field: no audio field {field!r}; the audio fields (source.fields) are {', '.join(known)}"
                 )
         return self
 
@@ -121,8 +131,19 @@ class DatasetConfig(Section):
 
     @property
     def column_sets(self) -> tuple[str, ...]:
-        """Names of all sets of columns: `metadata`, then those of `columns`."""
-        return (METADATA_SET, *(entry.name for entry in self.columns))
+        """Names of all sets of columns: `metadata`, then those of `columns` and of `features`."""
+        return (METADATA_SET, *(entry.name for entry in self.columns), *(entry.name for entry in self.features))
+
+    def feature(self, name: str) -> FeatureConfig | None:
+        """The feature with this name, if there is one."""
+        return next((entry for entry in self.features if entry.name == name), None)
+
+    @model_validator(mode="after")
+    def _sets_have_different_names(self) -> Self:
+        twice = {entry.name for entry in self.columns} & {entry.name for entry in self.features}
+        if twice:
+            raise ValueError(f"columns and features are both named {min(twice)}; choose another name for one of them")
+        return self
 
     @model_validator(mode="after")
     def _rows_are_not_cut(self) -> Self:

@@ -25,6 +25,7 @@ class CodecForm:
         hop: PCM frames of one frame.
         chunk, stride: length and distance of chunks that the model encodes each by itself; both `hop` without chunks.
         is_causal: whether right padding changes nothing before it.
+        mirrors: whether layers mirror the beginning of their input.
         scales: whether chunks are normalised, so that decoding needs their scales.
         context: see `EncoderInfo`.
         codebook_size: number of codes.
@@ -36,6 +37,7 @@ class CodecForm:
     chunk: int
     stride: int
     is_causal: bool
+    mirrors: bool
     scales: bool
     context: int
     codebook_size: int
@@ -57,6 +59,7 @@ class CodecForm:
             chunk=chunk,
             stride=stride,
             is_causal=bool(getattr(config, "use_causal_conv", False)),
+            mirrors=getattr(config, "pad_mode", "") == "reflect",
             scales=bool(getattr(config, "normalize", False)),
             context=context,
             codebook_size=int(config.codebook_size),
@@ -78,7 +81,7 @@ class CodecForm:
 
     def padded(self, num_frames: int) -> int:
         """PCM frames of whole chunks, or of whole hops."""
-        least = _MIRRORED_HOPS if self.is_causal and not self.has_chunks else 1
+        least = _MIRRORED_HOPS if self.mirrors and not self.has_chunks else 1
         return (max(least, self.num_chunks(num_frames)) - 1) * self.stride + self.chunk
 
     def info(self, settings: TransformersSettings) -> EncoderInfo:

@@ -169,7 +169,7 @@ class DatasetBuild:
         output, audio = self.storage.output(self.config), self._summaries(self.storage.audio(self.config))
         parts = {}
         for name in self.config.column_sets:
-            rows = rows_of_set(output, catalog, name)
+            rows = rows_of_set(output, catalog, name, self.config)
             if rows is not None:
                 there = {partition: audio[partition].digest for partition in rows if partition in audio}
                 sources = {partition: columns_source(digest, rows[partition]) for partition, digest in there.items()}

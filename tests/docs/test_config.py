@@ -17,6 +17,7 @@ DOCUMENT = Path("docs/config.md").read_text()
 REQUIRED = """
 source: {uri: /data/birds}
 columns: [{name: captions, table: captions.parquet}]
+features: [{name: loudness, kind: levels}]
 latents: [{name: crepe, encoder: {kind: crepe}}]
 views: {clean: {where: snr > 20, balance: {by: speaker, alpha: 0.5}}}
 output: {uri: /data/shards/birds}

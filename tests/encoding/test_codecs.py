@@ -12,7 +12,8 @@ from tests.support.latent_builds import Latents
 from tests.support.onnx_models import WHOLE
 from tests.support.tiny_codecs import noisy_tones, save_codec
 
-LENGTHS = (9001, 16_000, 12_345)
+LENGTHS = (9001, 24_000, 12_345)
+OFFSETS = ("codes_offset", "scales_offset")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def _batch(root, kind="transformers", **settings):
 def test_dacs_codes_are_read_beside_their_audio(tmp_path, clips, folders):
     settings = {"model": str(folders["dac"]), "output": "codes"}
     batch, encoder = _batch(tmp_path, **settings), encoders.load("transformers", settings)
-    assert (batch["codes"].dtype, batch["codes"].shape) == (torch.int16, (3, 32, 4))
+    assert (batch["codes"].dtype, batch["codes"].shape) == (torch.int16, (3, 47, 4))
     for row, key in enumerate(batch["keys"]):
         audio = torch.from_numpy(clips[key])
         expected, lengths = encoder.encode(audio[None, None], torch.tensor([len(audio)]))["codes"]
@@ -55,6 +56,20 @@ def test_encodecs_scales_are_an_output_of_their_own(tmp_path, clips, folders):
     assert sorted(batch["codes_length"].tolist()) == [150, 150, 300]
     assert sorted(batch["scales_length"].tolist()) == [1, 1, 2]
     assert batch["scales"].shape == (3, 2, 1)
+    long = int(batch["codes_length"].argmax())
+    dataset = StreamingDataset(remote=str(tmp_path), latents=["mel"], batch_size=3, crop_seconds=0.3, shuffle=True)
+    seen = {
+        tuple(crop[name][crop["keys"].index(batch["keys"][long])].item() for name in OFFSETS)
+        for crop in _epochs(dataset)
+    }
+    assert seen >= {(0, 0), (150, 1)}  # crops begin where a chunk begins, with its codes
+    assert all(codes == 150 * scales for codes, scales in seen)
+
+
+def _epochs(dataset):
+    loader = StreamingDataLoader(dataset)
+    for _ in range(12):
+        yield from loader
 
 
 def test_claps_vector_is_read_beside_its_audio(tmp_path, clips, folders):

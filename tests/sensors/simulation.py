@@ -151,7 +151,7 @@ class World:
     def rows_of(self, stage):
         return self.rows if stage == "columns captions" else self.scanned
 
-    def rows_of_set(self, output, catalog, name):
+    def rows_of_set(self, output, catalog, name, config):
         return {partition: f"{name} {value}" for partition, value in self.rows_of(f"columns {name}").items()}
 
     def wanted(self, stage, partition):

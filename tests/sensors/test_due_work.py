@@ -85,7 +85,7 @@ def fakes(monkeypatch):
         "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
         "wanted_latents": lambda ready, settings: {name: f"mel of {name}" for name in ready},
-        "rows_of_set": lambda output, catalog, name: {},
+        "rows_of_set": lambda output, catalog, name, config: {},
         "wanted_columns": lambda ready, rows: {name: f"{COLUMNS} of {name}" for name in ready},
         "latent_settings": lambda latents: latents.name,
         "newest_summaries": lambda shards: fakes.found[shards],
@@ -160,7 +160,7 @@ def test_a_snapshot_of_columns_is_committed_without_a_smoke_test(fakes):
 
 
 def test_a_set_whose_table_was_never_valid_is_not_due(fakes, monkeypatch):
-    monkeypatch.setattr(due_work, "rows_of_set", lambda output, catalog, name: None)
+    monkeypatch.setattr(due_work, "rows_of_set", lambda output, catalog, name, config: None)
     fakes.found[COLUMNS], fakes.is_committed[COLUMNS] = {}, False
     due = fakes.read()
     assert (due.partitions, due.finish) == ({}, ())
