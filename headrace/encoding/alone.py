@@ -17,7 +17,8 @@ from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
-from headrace.encoding.plans import LatentDtype, Made, NoLatents
+from headrace.encoding.made import Made
+from headrace.encoding.plans import LatentDtype, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
 from headrace.errors import BuildError

@@ -13,7 +13,8 @@ from torch import Tensor
 from headrace.encoders.outputs import EncoderOutput, outputs_of
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece
-from headrace.encoding.plans import Made, NoLatents
+from headrace.encoding.made import Made
+from headrace.encoding.plans import NoLatents
 from headrace.encoding.windows import ClipWindow, blend_weights, seam
 from headrace.output_kinds import HIDDEN, OutputKind
 
@@ -33,7 +34,7 @@ class Assembly:
     _missing: dict[int, int] = field(default_factory=dict)
     _rejections: dict[int, set[NoLatents]] = field(default_factory=dict)
 
-    def add(self, piece: ClipPiece, made: Made, encoder: Encoder) -> "Made | None":
+    def add(self, piece: ClipPiece, made: Made, encoder: Encoder) -> Made | None:
         """Add the outputs of one window, (T, D) each in the stored dtype, or its rejection.
 
         Returns:

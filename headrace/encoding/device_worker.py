@@ -25,7 +25,8 @@ from headrace.encoders.framing import zero_padding
 from headrace.encoders.outputs import EncoderOutput, outputs_of
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece
-from headrace.encoding.plans import Made, NoLatents
+from headrace.encoding.made import Made
+from headrace.encoding.plans import NoLatents
 from headrace.encoding.reading import DecodedJob, EncodingJob
 from headrace.errors import BuildError, HeadraceError
 from headrace.output_kinds import HIDDEN

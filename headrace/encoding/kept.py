@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.encoding.clips import AudioClip
+from headrace.encoding.made import Made
 from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
     DTYPE_NOTE,
     ENCODER_NOTE,
     LatentDtype,
-    Made,
     NoLatents,
 )
 from headrace.errors import HeadraceError

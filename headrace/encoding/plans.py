@@ -2,15 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal
 
 from headrace.format.rejects import RejectReason
 from headrace.format.shards.writer import ShardPlace
 from headrace.machine import num_cores
 from headrace.stores.storage import Storage
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 LatentDtype = Literal["float16", "bfloat16", "float32"]
 
@@ -77,10 +74,6 @@ class NoLatents:
         """The rejection of finite latents that are too large for the stored dtype."""
         wider = "float32" if dtype == "bfloat16" else "bfloat16 or float32"
         return cls(RejectReason.OVERFLOW.value, f"its latents do not fit {dtype}; store them as {wider}")
-
-
-Made: TypeAlias = "tuple[Tensor, ...] | NoLatents"
-"""The result of a clip or of a window of it: for each output its values (T, D), or why it has none."""
 
 
 @dataclass(frozen=True, slots=True)

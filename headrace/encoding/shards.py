@@ -23,6 +23,7 @@ from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
 from headrace.encoding.engine import Engine
 from headrace.encoding.kept import KeptLatents
+from headrace.encoding.made import Made
 from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
@@ -32,7 +33,6 @@ from headrace.encoding.plans import (
     EncodingRun,
     LatentDtype,
     LatentPlan,
-    Made,
     NoLatents,
 )
 from headrace.encoding.reading import EncodingJob
