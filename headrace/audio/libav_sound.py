@@ -100,7 +100,7 @@ def open_libav(file: BinaryIO, form: Form) -> Iterator[LibavSound]:
                 yield LibavSound(_decoded(container, stream), form, stream.codec_context)
         except av.FFmpegError as error:
             raise AudioError(
-                AudioReject.UNDECODABLE, f"damaged {form.value}: libav reports: {error}; fetch it again"
+                AudioReject.UNDECODABLE, f"damaged {form.value}: libav reports: {error.strerror}; fetch it again"
             ) from error
 
 

@@ -43,7 +43,7 @@ class Windows:
     def frames(self, rates_hz: Floats) -> tuple[Ints, Ints]:
         """Length of a window and its hop in frames, int64 (n,) both, at rates (n,); at least one frame.
 
-        >>> Windows(0.5, 0.25).frames(np.array([44100.0]))
+        >>> Windows(0.5, 0.25, LastWindow.PAD).frames(np.array([44100.0]))
         (array([22050]), array([11025]))
         """
         length, hop = (np.rint(seconds * rates_hz).astype(np.int64) for seconds in (self.seconds, self.hop_seconds))

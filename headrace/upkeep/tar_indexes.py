@@ -22,6 +22,7 @@ from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars, has_name, indexed_folder
 from headrace.ordered import TaskThreads, map_in_order
+from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.storage import Storage, open_storage
 from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
 
@@ -97,6 +98,10 @@ def _target(pattern: str, into: str | None) -> Storage | None:
         raise ConfigError(
             f"{into or pattern}: nothing is written to the Hub: pass --into DIR, a folder or a bucket that gets the "
             "indexes, and name DIR as remote"
+        )
+    if into is None and is_signed(pattern):
+        raise ConfigError(
+            f"{unsigned(pattern)}: a signed URL is read alone: for more, name the bucket, or pass --into DIR"
         )
     if into is None:
         return None

@@ -19,6 +19,7 @@ STYLE = re.compile(r"(dagster/)?[a-z][a-z0-9]*(_[a-z0-9]+)*")
 UNITS = {"seconds", "bytes", "hours", "hz", "share", "table", "picture"}
 SOMETIMES = {
     "columns_read": "of a view",
+    "left_behind": "where the YAML has lost a set",
     "definition": "of a view",
     "kept_share": "of a view",
     "kept_picture": "of a view",

@@ -10,8 +10,7 @@ import torch
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
 from headrace.assemble.commit import commit_latents
 from headrace.assemble.latents import LatentSettings
-from headrace.encoders.outputs import parsed_outputs
-from headrace.errors import BuildError, ConfigError, SampleError
+from headrace.errors import BuildError, SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.manifests.manifests import newest_manifest
@@ -245,25 +244,6 @@ def test_a_flipped_bit_of_any_output_is_an_error(root):
         path.write_bytes(blob)
         with pytest.raises(SampleError, match=r"its latents: CRC-32 .* expected"):
             list(batches(root / "latents/mel", batch_size=4))
-
-
-WRONG = {
-    "no dict": ("codes", "outputs must be a dict"),
-    "nothing": ({}, "outputs must be a dict"),
-    "a kind": ({"a": {"kind": "images"}}, "output 'a': its settings are a dict with kind: frames, codes, vector"),
-    "no hop": ({"a": {"kind": "codes"}}, "output 'a': hop must be a whole number of at least 1, found None"),
-    "a setting": ({"a": {"kind": "vector", "dim": 2, "hop": 3}}, "unknown setting 'hop'; vector have dim"),
-    "a dtype": ({"a": {"kind": "codes", "hop": 3, "dtype": "int8"}}, "dtype 'int8' is not one of int16, int32, uint16"),
-    "a name": ({"audio": {"kind": "vector", "dim": 2}}, "output 'audio': a name is a-z"),
-    "a name of lengths": ({"a_length": {"kind": "vector", "dim": 2}}, "does not end in _length"),
-    "no name of ours": ({"encoder_x": {"kind": "vector", "dim": 2}}, "names that begin with encoder_"),
-}
-
-
-@pytest.mark.parametrize(("declared", "words"), WRONG.values(), ids=WRONG)
-def test_what_an_encoder_declares_is_checked(declared, words):
-    with pytest.raises(ConfigError, match=f"encoder Mine: .*{words}"):
-        parsed_outputs(declared, "Mine")
 
 
 OTHERS = {

@@ -158,10 +158,10 @@ def test_a_recording_that_only_decoding_rejects_is_reported_with_the_snapshot(da
     path = daemon.project.write_tone("tone001", hz=999)
     encode = recording_encoder.encode_segments
 
-    def fail(file, info, form, segments):
+    def fail(file, *form_and_segments, **about):
         if Path(file.name).name == path.name:
             raise AudioError("undecodable", "a made-up fault")
-        return encode(file, info, form, segments)
+        return encode(file, *form_and_segments, **about)
 
     monkeypatch.setattr(recording_encoder, "encode_segments", fail)
     daemon.settle()

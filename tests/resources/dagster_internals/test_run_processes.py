@@ -6,11 +6,14 @@ import dagster as dg
 from dagster._core.events import EngineEventData
 
 from headrace_dagster.resources.dagster_internals.run_processes import run_process
-from tests.support.instances import memory_instance
 
 
 def test_the_last_number_counts_and_events_without_one_do_not():
-    instance = memory_instance()
+    with dg.DagsterInstance.ephemeral() as instance:
+        check_process(instance)
+
+
+def check_process(instance):
     run = instance.create_run_for_job(dg.GraphDefinition("a").to_job())
     assert run_process(instance, run.run_id) is None
     for pid in (17, 23):
