@@ -24,8 +24,9 @@ def main(folder: Path) -> int:
     for name in ("headrace.stores.objects", "headrace.stores.storage"):
         vars(importlib.import_module(name))["ObjectStore"] = store
     headrace = importlib.import_module("headrace")
-    for name in headrace.__all__:
-        setattr(headrace, name, getattr(headrace, name))  # pdoc does not ask for names that are loaded on first use
+    for module in (headrace, importlib.import_module("headrace.testing")):
+        for name in module.__all__:
+            setattr(module, name, getattr(module, name))  # pdoc does not ask for names that are loaded on first use
     pdoc.render.configure(docformat="google", search=True, show_source=True)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UserWarning)

@@ -92,7 +92,7 @@ def open_libav(file: BinaryIO, form: Form) -> Iterator[LibavSound]:
     with position_kept(file):
         file.seek(0)
         try:
-            with av.open(file, format=_FORMATS[form], metadata_errors="replace") as container:
+            with av.open(file, mode="r", format=_FORMATS[form], metadata_errors="replace") as container:
                 stream = container.streams.best("audio")
                 if stream is None or stream.codec_context is None:
                     raise unsupported(f"{form.value} without audio that can be decoded", "keep it out of the source")

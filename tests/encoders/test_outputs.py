@@ -1,4 +1,4 @@
-"""What an encoder declares as its outputs is checked, and errors name encoder and output."""
+"""Outputs that an encoder declares are checked, and errors name encoder and output."""
 
 from types import SimpleNamespace
 
