@@ -174,7 +174,7 @@ def test_a_scan_after_kills_opens_only_the_rest_and_stores_the_same_catalog(proc
     opened = log.read_text().splitlines()
     assert set(opened) == {path.name for path in project.recordings.iterdir()}
     # Files that were open at the two kills, or read and not kept yet, are opened again. How many wait to be kept
-    # depends on the machine; a scan that began anew would open all 12 and 25 again.
+    # depends on the machine; a scan from the beginning would open all 12 and 25 again.
     assert len(opened) - len(set(opened)) <= 20
     output = LocalStorage(project.output)  # a kill may leave the temporary file of a part, for a later gc
     remove_leftovers(output, find_leftovers(output, now_seconds=time.time() + 2 * MIN_AGE_SECONDS))
