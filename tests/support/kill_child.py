@@ -2,9 +2,11 @@
 
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from unittest import mock
+
+import polars as pl
 
 from headrace.assemble.audio import build_partition
 from headrace.assemble.commit import commit_partitions
@@ -20,6 +22,7 @@ from headrace.config.dataset import load_config
 from headrace.format.manifests.manifests import newest_manifests
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import Source
+from headrace.stores.storage import Storage
 from headrace_dagster.resources.storage import StorageResource
 
 
@@ -39,14 +42,19 @@ def build(yaml: Path) -> None:
 
 @dataclass(frozen=True)
 class SlowSource:
-    """A source whose files take some time to open. Writes the path of each opened file to a log."""
+    """A source whose files take some time to open. Writes the path of each opened file to a log.
+
+    A file is opened only while fewer than `MOST_OPENED` others are opened and not kept, however busy the machine is.
+    """
 
     source: Source
     log: Path
     seconds: float
+    room: Semaphore
 
     def open_digested(self, path: str, stamp: FileStamp) -> object:
         """See `Source.open_digested`."""
+        self.room.acquire()
         with self.log.open("a") as log:
             log.write(f"{path}\n")
         time.sleep(self.seconds)
@@ -57,10 +65,30 @@ class SlowSource:
         return getattr(self.source, name)
 
 
+MOST_OPENED = 4
+"""Files that a scan has opened and not kept, when it is killed."""
+
+
+class Keeping(ScanCheckpoint):
+    """A checkpoint that keeps what is read after each file, and makes room for the next one."""
+
+    room: Semaphore
+
+    def __init__(self, output: Storage) -> None:
+        super().__init__(output, seconds=0)
+
+    def add(self, facts: pl.DataFrame, probe_version: str) -> bool:
+        """See `ScanCheckpoint.add`."""
+        is_kept = super().add(facts, probe_version)
+        self.room.release(len(facts))
+        return is_kept
+
+
 def scan_slowly(yaml: Path, log: Path, seconds: float) -> None:
     """Update the catalog, and keep what is read after each file. `log` gets the path of each opened file."""
     config, stores = load_config(yaml), StorageResource()
-    source = SlowSource(stores.source(config), log, seconds)
+    Keeping.room = Semaphore(MOST_OPENED)
+    source = SlowSource(stores.source(config), log, seconds, Keeping.room)
     runtime = ScanRuntime(workers=ReadingThreads(2))
-    with mock.patch("headrace.catalog.stored.update.ScanCheckpoint", partial(ScanCheckpoint, seconds=0)):
+    with mock.patch("headrace.catalog.stored.update.ScanCheckpoint", Keeping):
         update_catalog(config, source, None, stores.output(config), runtime)
