@@ -2,13 +2,14 @@
 
 import re
 
+from headrace.batch_names import NAMES_OF_BATCHES
 from headrace.errors import ConfigError
 
 AUDIO_EXTENSIONS = ("flac", "wav", "ogg", "opus", "mp3", "aiff", "aif", "aifc", "au", "caf", "w64", "rf64", "m4a")
 """Extensions of files that hold audio, in the order in which the audio of a sample is chosen among several."""
 
 _FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_RESERVED = ("frame_offset", "json", "key", "keys", "metadata", "num_frames", "pth", "sample_rate")
+_RESERVED = ("json", "key", "pth", *sorted(NAMES_OF_BATCHES - {"audio", "is_padding"}))
 _RESERVED_BEGINNINGS = ("encoder_", "is_")
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from headrace.batch_names import NAMES_OF_BATCHES
 from headrace.encoders.protocol import Encoder
 from headrace.errors import ConfigError
 from headrace.output_kinds import HIDDEN, INTEGER_DTYPES, LENGTH, OFFSET, OutputKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_NAMES_OF_BATCHES = {"audio", "keys", "metadata", "num_frames", "sample_rate", "is_padding", "frame_offset"}
 _KEYS = {
     OutputKind.FRAMES: {"hop", "dim"},
     OutputKind.CODES: {"hop", "num_codebooks", "dtype"},
@@ -77,7 +77,7 @@ def parsed_outputs(declared: object, encoder: str) -> tuple[EncoderOutput, ...]:
 
 
 def _parsed(name: str, settings: Any, place: str) -> EncoderOutput:  # noqa: ANN401 - a user's
-    if not _NAME.fullmatch(name) or name in _NAMES_OF_BATCHES or name.endswith((LENGTH, OFFSET)):
+    if not _NAME.fullmatch(name) or name in NAMES_OF_BATCHES or name.endswith((LENGTH, OFFSET)):
         raise ConfigError(
             f"{place}: a name is a-z, 0-9 and _, of at most 40 characters, no field that every batch has, and does not "
             f"end in {LENGTH} or {OFFSET}"

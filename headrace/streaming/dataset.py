@@ -26,6 +26,7 @@ from headrace.streaming.order.spec import (
     OrderSpec,
     buckets_of,
 )
+from headrace.streaming.output_fields import with_padding
 from headrace.streaming.run import shard_tools
 from headrace.streaming.run.epoch_reader import EpochReader
 from headrace.streaming.run.planner import Planner, in_frames
@@ -299,6 +300,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             flag("change_streams", change_streams),
             each("exclude", exclude, text, "a list of keys of samples"),
         )
+        with_padding(self._streams.outputs, self._samples.pad)  # raises if something else than codes is padded
         if self._samples.crops and self._streams.has_windows:
             raise ConfigError("window_seconds and a crop are both given: windows are cut one after the other; pass one")
         self._planner.check()

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from headrace.errors import ConfigError
 from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_of
 from headrace.output_kinds import HIDDEN, LENGTH, OFFSET, OutputKind
 
@@ -28,6 +31,7 @@ class OutputField:
         kind: what it is.
         padding: what rows of a batch are filled with after their end.
         output: its name in the `.pth`.
+        dtype: of codes; empty for floats, whose dtype each shard has.
     """
 
     values: str
@@ -37,11 +41,17 @@ class OutputField:
     kind: OutputKind = OutputKind.FRAMES
     padding: int = 0
     output: str = HIDDEN
+    dtype: str = ""
 
     @property
     def has_time(self) -> bool:
         """Whether it has frames."""
         return bool(self.length)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all fields that it becomes."""
+        return (self.values, self.length, self.offset) if self.has_time else (self.values,)
 
     @property
     def is_named(self) -> bool:
@@ -67,22 +77,40 @@ def output_fields(folders: Sequence[tuple[str, Sequence[Output]]]) -> list[tuple
 
 
 def with_padding(fields: Iterable[OutputField], pad: Mapping[str, float]) -> tuple[OutputField, ...]:
-    """The fields, of which codes are padded with the user's numbers where there are any."""
-    return tuple(
-        replace(field, padding=int(pad[field.values]))
-        if field.kind is OutputKind.CODES and field.values in pad
-        else field
-        for field in fields
-    )
+    """The fields, of which codes are padded with the user's numbers where there are any.
+
+    Raises:
+        ConfigError: something else than codes is to be padded, or the dtype of the codes cannot hold the number.
+    """
+    return tuple(_padded(field, pad) for field in fields)
+
+
+def _padded(field: OutputField, pad: Mapping[str, float]) -> OutputField:
+    if field.kind is OutputKind.CODES and field.values in pad:
+        return replace(field, padding=_code(field, pad[field.values]))
+    taken = next((name for name in field.names if name in pad), None)
+    if field.is_named and taken is not None:
+        raise ConfigError(f"pad: {taken!r} is a field of latents, of which only codes are padded: leave it out")
+    return field
+
+
+def _code(field: OutputField, number: float) -> int:
+    limits = np.iinfo(field.dtype)
+    if not limits.min <= number <= limits.max or number != int(number):
+        raise ConfigError(
+            f"pad[{field.values!r}] is {number!r}, and codes are {field.dtype}: pass a whole number from {limits.min} "
+            f"to {limits.max}"
+        )
+    return int(number)
 
 
 def _field(output: Output, suffix: str, number: int) -> OutputField:
     if not output.is_named:
         return hidden_field(suffix)
-    name = output.name + suffix
+    name, dtype = output.name + suffix, output.dtype if output.kind is OutputKind.CODES else ""
     if not output.has_time:
         return OutputField(name, "", "", number, output.kind, output=output.name)
-    return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding, output.name)
+    return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding, output.name, dtype)
 
 
 def outputs_of_origin(origin: Mapping[str, Any], name: str) -> tuple[Output, ...]:

@@ -1,5 +1,8 @@
 """Names of the fields of outputs: bare while one folder has them, else with the folder's name."""
 
+import pytest
+
+from headrace.errors import ConfigError
 from headrace.format.tensors.outputs import Output, hidden_output
 from headrace.output_kinds import OutputKind
 from headrace.streaming.output_fields import fields_in, hidden_field, output_fields, with_padding
@@ -24,8 +27,11 @@ def test_a_name_of_two_folders_has_the_folders_behind_it():
 
 def test_only_codes_are_padded_with_what_the_user_says():
     (fields,) = output_fields([("mimi", [CODES, VECTOR])])
-    assert [field.padding for field in with_padding(fields, {"codes": 9, "embedding": 9})] == [9, 0]
+    assert [field.padding for field in with_padding(fields, {"codes": 9, "tokens": 5})] == [9, 0]
     assert [field.padding for field in fields] == [-1, 0]
+    for pad in ({"embedding": 9}, {"codes_length": 9}, {"codes": 1 << 15}, {"codes": 0.5}):
+        with pytest.raises(ConfigError, match="pad"):
+            with_padding(fields, pad)
 
 
 def test_a_sample_has_the_outputs_that_it_lists_and_still_holds():

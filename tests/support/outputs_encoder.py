@@ -10,14 +10,17 @@ NUM_CODES = 512
 
 
 class Quantizer:
-    """Codes of the level and of the peak of each 20 ms, their mean, and levels of each 40 ms."""
+    """Codes of the level and of the peak of each 20 ms, their mean, and levels of each 40 ms.
+
+    Clips of `spoilt` frames get negative codes, which are not stored.
+    """
 
     sample_rate_hz = 16_000
     num_channels = 1
 
-    def __init__(self, device: str, dtype: str = "int16", scale: float = 1.0, window: int = 0) -> None:
+    def __init__(self, device: str, dtype: str = "int16", scale: float = 1.0, window: int = 0, spoilt: int = 0) -> None:
         self.device = device
-        self.scale, self.window = scale, window
+        self.scale, self.window, self.spoilt = scale, window, spoilt
         self.outputs = {
             "embedding": {"kind": "vector", "dim": 3},
             "codes": {"kind": "codes", "hop": 320, "num_codebooks": 2, "dtype": dtype},
@@ -30,11 +33,14 @@ class Quantizer:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(f"quantizer 1 {self.outputs} {self.scale} {self.window}".encode()).hexdigest()
+        return hashlib.sha256(
+            f"quantizer 1 {self.outputs} {self.scale} {self.window} {self.spoilt}".encode()
+        ).hexdigest()
 
     def encode(self, batch: Tensor, lengths: Tensor) -> dict[str, object]:
         fine, coarse = _steps(batch, 320), _steps(batch, 640)
         codes = torch.stack([fine.abs().mean(2), fine.abs().amax(2)], 2) * NUM_CODES * self.scale
+        codes[lengths == self.spoilt] = -1
         mask = (torch.arange(batch.shape[2]) < lengths[:, None]).float()
         mean = (batch[:, 0].abs() * mask).sum(1) / lengths
         return {

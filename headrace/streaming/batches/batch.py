@@ -255,7 +255,7 @@ def stack(
         batch.audio = _stack_audio(samples, audio, allocator, name_of, layout.least_frames)
     names = dict.fromkeys(key for sample in shown for key in sample)
     outputs = {name: found for sample in shown for name, found in fields_in(sample).items()}
-    of_outputs = {name for found in outputs.values() for name in (found.values, found.length, found.offset)}
+    of_outputs = {name for found in outputs.values() for name in found.names}
     _check_padded({name: fill for name, fill in pad.items() if name not in outputs}, names, samples, name_of)
     batch.has_metadata = "metadata" in names
     for name in names:
@@ -287,7 +287,7 @@ def padding_like(sample: Sample) -> Sample:
     """A row of padding with the fields and shapes of `sample`: zeros, key `''`, `is_padding` true."""
     row: Sample = {"__key__": "", "is_padding": True}
     audio, outputs = audio_names(sample), fields_in(sample)
-    numbers = {name for found in outputs.values() for name in (found.length, found.offset)}
+    numbers = {name for found in outputs.values() for name in found.names[1:]}
     for name, value in sample.items():
         if name in {AUDIO_NAMES, OUTPUT_FIELDS}:
             row[name] = value

@@ -52,8 +52,8 @@ class SampleProcessing:
 
     @cached_property
     def pads_fields(self) -> bool:
-        """Whether fields of a transform are padded."""
-        return not self.config.pad.keys() <= {field.values for field in self.outputs}
+        """Whether other fields than codes are padded: those of a transform."""
+        return not self.config.pad.keys() <= {field.values for field in self.outputs if field.is_named}
 
     def transformed(self, sample: Sample, epoch: int, position: int) -> Sample:
         """The sample that the transform returns.

@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace.arguments import convert, optional, path, position
 from headrace.errors import ConfigError
+from headrace.format.indexes.index import ShardIndex
 from headrace.format.tars.name_lists import absolute
 from headrace.locate.names import is_folder_name
 from headrace.stores.requests import StoreRequests
@@ -95,6 +96,7 @@ class OpenStreams:
         self._kept_reading: StreamReaders | None = None
         for opened in self._opened:
             check_tensor_names(opened.columns, _fields_of(opened))
+            _check_outputs(opened)
             if opened.fields is not None:
                 _check_fields(opened)
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
@@ -320,11 +322,31 @@ def _fields_of(opened: OpenedRemote) -> dict[str, str]:
     names = [tensor.spec.name for one in opened.columns for tensor in one.tensors]
     if not names or not len(opened.primary):
         return {}
-    shard = opened.primary.shards.name(0)
-    fields = opened.primary.load_index(opened.primary.storage, shard).fields
     is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
-    found = {} if is_own else {name: f"the files .{name} in the shards" for name in fields}
+    found = {} if is_own else {name: f"the files .{name} in the shards" for name in _first_index(opened).fields}
+    found |= {name: "an output of latents" for field in opened.outputs_that_are_read for name in field.names}
     return found | {name: "a field that every batch has" for name in names if is_taken(name)}
+
+
+def _check_outputs(opened: OpenedRemote) -> None:
+    """Raise `ConfigError` if a named output of latents has the name of another field of a batch."""
+    names = [name for field in opened.outputs_that_are_read if field.is_named for name in field.names]
+    if not names or not len(opened.primary):
+        return
+    index = _first_index(opened)
+    taken = dict.fromkeys(index.audio_fields, f"an audio field of {opened.primary.storage.uri}")
+    taken |= {name: "a raster" for name, _ in opened.rasters}
+    taken |= {name: "another output" for name in names if names.count(name) > 1}
+    if (clash := next((name for name in names if name in taken), None)) is not None:
+        raise ConfigError(
+            f"latents: {clash!r} is an output and has the name of {taken[clash]}: let the encoder call its output "
+            "something else and build the set again, or give the other one another name"
+        )
+
+
+def _first_index(opened: OpenedRemote) -> ShardIndex:
+    """The index of a stream's first shard."""
+    return opened.primary.load_index(opened.primary.storage, opened.primary.shards.name(0))
 
 
 def _check_fields(opened: OpenedRemote) -> None:

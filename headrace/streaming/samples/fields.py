@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.batch_names import NAMES_OF_BATCHES
 from headrace.format.indexes.audio_fields import AUDIO
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_in
 
@@ -26,7 +27,7 @@ VALID_FRAMES = "valid_frames"
 """Field of a batch that says which frames of its audio are not padding."""
 _NUMBERS = frozenset({"sample_rate", "frame_offset"})
 _OF_BATCHES_ALONE = {"keys", "num_frames", VALID_FRAMES}
-_OF_BATCHES = OF_SAMPLES | _OF_BATCHES_ALONE | {START_SECONDS}
+_OF_BATCHES = OF_SAMPLES | NAMES_OF_BATCHES
 _REAL_KINDS = "biuf"
 _GREATEST = (1 << 63) - 1
 
