@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.plain.loader import webdataset_loader
-    from headrace.streaming.batches.batch import collate
+    from headrace.streaming.batches.stacking import collate
     from headrace.streaming.dataset import StreamingDataset
     from headrace.streaming.loader import StreamingDataLoader
     from headrace.streaming.order.spec import FrameBudget, LengthBuckets
@@ -37,7 +37,7 @@ _HOMES = {
     "StreamingDataLoader": "headrace.streaming.loader",
     "StreamingDataset": "headrace.streaming.dataset",
     "World": "headrace.streaming.world",
-    "collate": "headrace.streaming.batches.batch",
+    "collate": "headrace.streaming.batches.stacking",
     "webdataset_loader": "headrace.plain.loader",
 }
 

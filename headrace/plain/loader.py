@@ -21,7 +21,8 @@ from headrace.plain.samples import SampleDecoder, decode_sample, with_shapes_of_
 from headrace.plain.tars import RawSample, raw_samples
 from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
-from headrace.streaming.batches.batch import Sample, collate
+from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.stacking import collate
 from headrace.streaming.concurrency.fork_server import TodaysEnvironment, prepare_fork_server
 from headrace.streaming.concurrency.forks import kept_home
 from headrace.streaming.distributed import current_world

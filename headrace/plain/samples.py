@@ -16,8 +16,9 @@ from headrace.format.rejects import latents_rejection
 from headrace.format.tars.member_names import LATENT_FIELD, audio_field, members_of
 from headrace.format.tensors.pth import latents_of
 from headrace.format.tensors.unpickling import unpickled
-from headrace.streaming.batches.batch import Sample, padding_like
-from headrace.streaming.batches.decode import metadata_of
+from headrace.streaming.batches.batch import Sample
+from headrace.streaming.batches.json_texts import metadata_of
+from headrace.streaming.batches.stacking import padding_like
 from headrace.streaming.output_fields import OUTPUT_FIELDS, stated_fields
 from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, is_taken
 from headrace.streaming.settings import OnMissingLatents

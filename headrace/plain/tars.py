@@ -23,7 +23,7 @@ from headrace.format.tars.tar_members import Member, MemberFinder
 from headrace.format.tars.unpacking import opened_tar, unpacked_stream
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import DAMAGED_IN_STORE, is_local, say, sources, times
-from headrace.streaming.batches.decode import parsed
+from headrace.streaming.batches.json_texts import parsed
 from headrace.streaming.samples.fields import AUDIO_NAMES
 
 RawSample: TypeAlias = dict[str, Any]

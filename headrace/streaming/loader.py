@@ -20,8 +20,9 @@ from headrace.machine import num_cores
 from headrace.streaming import distributed
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.assembler import Assembler
-from headrace.streaming.batches.batch import Batch, Sample, collate
+from headrace.streaming.batches.batch import Batch, Sample
 from headrace.streaming.batches.pinning import PinnedMemory, pinned, pinned_ahead
+from headrace.streaming.batches.stacking import collate
 from headrace.streaming.batches.threaded_batches import ThreadedBatches
 from headrace.streaming.batches.worker_batches import WorkerBatches, start_context, start_method
 from headrace.streaming.concurrency.forks import Home

@@ -23,7 +23,7 @@ from headrace.format.tensors.pth import latent_facts, output_facts
 from headrace.locate.shard_list import LocatedShard
 from headrace.stores.refetch import sources
 from headrace.stores.storage import Storage
-from headrace.streaming.batches.decode import parsed
+from headrace.streaming.batches.json_texts import parsed
 from headrace.verification.columns_check import check_columns
 
 _DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name

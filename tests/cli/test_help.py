@@ -7,10 +7,11 @@ import sys
 import pytest
 
 from headrace import cli
+from headrace.cli.descriptions import DESCRIPTIONS
 
 
 def test_every_command_has_help(capsys):
-    for command in ([], *([name] for name in cli.DESCRIPTIONS)):
+    for command in ([], *([name] for name in DESCRIPTIONS)):
         with pytest.raises(SystemExit) as ended:
             cli.main([*command, "--help"])
         assert ended.value.code == 0

@@ -54,7 +54,7 @@ KNOWN = {
     ("headrace/encoders/kmeans_units.py", "np.load"): "the user's centroids; allow_pickle=False",
     ("headrace/testing/corpus_contract.py", "pickle.loads"): "what the test pickled",
     ("headrace/testing/storage_contract.py", "pickle.loads"): "what the test pickled",
-    ("headrace/streaming/batches/decode.py", "json.JSONDecoder"): "`parsed`",
+    ("headrace/streaming/batches/json_texts.py", "json.JSONDecoder"): "`parsed`",
     ("headrace/streaming/batches/worker_batches.py", "pickle.loads"): "from a worker of the same job",
     ("headrace/streaming/run/progress.py", "json.loads"): "shared memory of the same job",
     ("headrace/streaming/samples/decoded_fields.py", "Image.open"): "the size is compared before pixels are decoded",

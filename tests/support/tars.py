@@ -13,3 +13,8 @@ def tar_of(members):
             info.size = len(blob)
             archive.addfile(info, io.BytesIO(blob))
     return file.getvalue()
+
+
+def write_tar(path, members):
+    """Write a tar of pairs of name and content."""
+    path.write_bytes(tar_of(dict(members)))

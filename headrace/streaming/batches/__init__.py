@@ -1,3 +1,13 @@
 """Makes batches: finds, reads and decodes samples, on threads or in worker processes."""
 
-__all__ = ["arena", "assembler", "batch", "decode", "pinning", "processing", "threaded_batches", "worker_batches"]
+__all__ = [
+    "arena",
+    "assembler",
+    "batch",
+    "json_texts",
+    "pinning",
+    "processing",
+    "stacking",
+    "threaded_batches",
+    "worker_batches",
+]

@@ -24,7 +24,7 @@ from headrace.format.indexes.index import ABSENT
 from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
 from headrace.streaming.batches.batch import Batch, Latents
-from headrace.streaming.batches.decode import parsed_together
+from headrace.streaming.batches.json_texts import parsed_together
 from headrace.streaming.batches.open_batch import OpenBatch
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.user_fields import StackedField, ValueKind

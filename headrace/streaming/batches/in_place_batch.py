@@ -13,20 +13,14 @@ from numpy.typing import NDArray
 
 from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import (
-    Audio,
-    Batch,
-    Latents,
-    NameOf,
-    add_users,
-    add_valid_frames,
-    check_channels,
-    check_width,
-)
-from headrace.streaming.batches.decode import extra, fill_audio, fill_latents, metadata, read_around
+from headrace.streaming.batches.batch import Audio, Batch, Latents, add_valid_frames
+from headrace.streaming.batches.decode_audio import fill_audio
+from headrace.streaming.batches.decode_latents import fill_latents
 from headrace.streaming.batches.events import drawn_events, padded_grids
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.sample_bytes import extra, metadata, read_around
+from headrace.streaming.batches.stacking import NameOf, add_users, check_channels, check_width
 from headrace.streaming.batches.user_fields import StackedField, ValueKind, padding_value
 from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop

@@ -6,10 +6,11 @@
 from collections.abc import Callable, Sequence
 
 from headrace.streaming.batches.arena import Allocator
-from headrace.streaming.batches.batch import Batch, BatchLayout, Sample, add_valid_frames, padding_like, stack
+from headrace.streaming.batches.batch import Batch, Sample, add_valid_frames
 from headrace.streaming.batches.decode import read_sample
 from headrace.streaming.batches.open_batch import RowErrors
 from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.stacking import BatchLayout, padding_like, stack
 from headrace.streaming.samples.stored_sample import BatchRow
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.tensors.tensors import BFLOAT16
+from headrace.format.tensors.tensors import BFLOAT16, widen_bfloat16
 from headrace.streaming.batches.arena import Allocator
+from headrace.streaming.settings import ArrayType
 
 _STACKED_DTYPES = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
@@ -61,6 +62,16 @@ def as_numpy(value: Any) -> tuple[NDArray[Any], str]:  # noqa: ANN401 - an array
         return tensor.view(torch.uint16).numpy(), BFLOAT16
     array = tensor.numpy()
     return array, array.dtype.name
+
+
+def as_users(array: NDArray[Any], dtype: str, output: ArrayType) -> Any:  # noqa: ANN401 - torch is imported late
+    """An array in the form that users get: a tensor, or a numpy array with bfloat16 widened to float32."""
+    if output is ArrayType.NUMPY:
+        return widen_bfloat16(array) if dtype == BFLOAT16 else array
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.view(torch.bfloat16) if dtype == BFLOAT16 else tensor
 
 
 def padding_value(value: Any) -> Any:  # noqa: ANN401 - a user's

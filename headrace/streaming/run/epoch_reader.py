@@ -13,8 +13,9 @@ import torch.utils.data  # noqa: TID253 - its workers are known by it
 from headrace.errors import ConfigError, SampleError
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.assembler import Assembler
-from headrace.streaming.batches.batch import Sample, padding_like
+from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.processing import SampleProcessing
+from headrace.streaming.batches.stacking import padding_like
 from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.opened.opening import OpenStreams
 from headrace.streaming.order.state import OrderState

@@ -5,14 +5,12 @@ A stream is one folder of shards, and the latents folders that are joined to it 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import IntegrityError, NotFoundError
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.format.tars.tar_names import is_packed_tar
 from headrace.streaming.concurrency.parallel import map_on_threads
@@ -20,13 +18,12 @@ from headrace.streaming.output_fields import OutputField, hidden_field
 from headrace.streaming.samples.chosen_fields import ChosenFields
 from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
+from headrace.streaming.samples.shard_rows import joined_samples, opened_samples, with_outputs
 from headrace.streaming.samples.stored_sample import (
     LONG_BYTES,
     BatchRow,
-    FieldColumns,
     RowWindow,
     StoredSample,
-    field_columns,
 )
 from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.access import ShardAccess
@@ -220,7 +217,7 @@ class StreamReader:
             places = places_of[shard]
             rows = [numbers[place] for place in places]
             first = self.outputs[0][0].number
-            own = _stored_samples(self.primary, shard, rows, patient=patient, chosen=self._chosen, output=first)
+            own = opened_samples(self.primary, shard, rows, patient=patient, chosen=self._chosen, output=first)
             joined = self._joined_to(shard, own, patient=patient)
             columns: Iterable[ColumnRow | None] = (
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
@@ -294,20 +291,20 @@ class StreamReader:
         self, shard: int, own: Sequence[StoredSample], *, patient: bool
     ) -> Iterable[tuple[StoredSample | None, ...]]:
         """For each sample of a shard, the same sample in each joined folder."""
-        columns: list[Sequence[StoredSample | None]] = [_with_outputs(own, field) for field in self.outputs[0][1:]]
+        columns: list[Sequence[StoredSample | None]] = [with_outputs(own, field) for field in self.outputs[0][1:]]
         keys = [sample.key for sample in own] if self.joined else []
         for place, access in enumerate(self.joined):
             partner, fields = int(self._partners[place][shard]), self.outputs[place + 1]
             if partner == ABSENT:
                 columns += [[None] * len(own)] * len(fields)
                 continue
-            first = _joined_samples(access, partner, keys, patient=patient, output=fields[0].number)
+            first = joined_samples(access, partner, keys, patient=patient, output=fields[0].number)
             # In a small shard, some samples without latents can make the frames fewer than the samples.
             if not self._have_time_axis[place] and not (access.index(partner).num_frames > 1).any():
                 for sample in first:
                     if sample is not None:
                         sample.has_time_axis = False
-            columns += [first, *(_with_outputs(first, field) for field in fields[1:])]
+            columns += [first, *(with_outputs(first, field) for field in fields[1:])]
         return zip(*columns, strict=True) if columns else [()] * len(own)
 
 
@@ -317,96 +314,6 @@ def _item_rows(primary: ShardAccess) -> ViewRows | WindowRows | None:
     if isinstance(shards, WindowShards):
         return WindowRows(shards, primary.index, folder)
     return ViewRows(shards, folder) if isinstance(shards, ViewShards) else None
-
-
-def _stored_samples(  # noqa: PLR0913 - the last two are mostly left out
-    access: ShardAccess,
-    shard: int,
-    rows: Sequence[int],
-    *,
-    patient: bool,
-    chosen: ChosenFields | None = None,
-    output: int = 0,
-) -> list[StoredSample]:
-    """Some rows of one shard, which is opened, with one of their outputs."""
-    index = access.index(shard)
-    samples = _unopened_samples(access, shard, rows, output)
-    if index.audio_facts is not None:
-        for sample, row in zip(samples, rows, strict=True):
-            sample.audio_facts = index.audio_facts[row].tolist()
-    if index.rejections:
-        for sample in samples:
-            if sample.tensor is None and sample.span(sample.columns.latents) is None:
-                sample.rejection = index.rejections.get(sample.key, "")
-    if chosen is not None:
-        for sample in samples:
-            chosen.narrow(sample)
-    file = None
-    fault: OSError | None = None
-    try:
-        file = access.open(shard, lambda: [sample.fields_at_once() for sample in samples], patient=patient)
-    except (IntegrityError, NotFoundError) as error:
-        fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
-    for sample in samples:
-        sample.file, sample.fault = file, fault
-    return samples
-
-
-def _unopened_samples(access: ShardAccess, shard: int, rows: Sequence[int], output: int) -> list[StoredSample]:
-    """Some rows of one shard, whose file is not opened yet, with one of their outputs."""
-    index = access.index(shard)
-    columns = field_columns(index.fields, index.audio_fields)
-    samples = [_unopened_sample(access, shard, columns, row) for row in rows]
-    if not output and not (index.outputs and index.outputs[0].is_named):
-        return samples
-    return [_with_output(sample, output, row) for sample, row in zip(samples, rows, strict=True)]
-
-
-def _unopened_sample(access: ShardAccess, shard: int, columns: FieldColumns, row: int) -> StoredSample:
-    """One row of a shard with the first of its outputs."""
-    index = access.index(shard)
-    num_frames, rate, channels, tensors, checksums, spans, crc32 = index.row(row)
-    facts = (num_frames, rate, channels, tensors[0], spans, crc32, index.tensor_dtype, index.latent_rate_hz)
-    return StoredSample(access, shard, None, index.key(row), columns, *facts, tensor_crc32=checksums[0])
-
-
-def _with_output(sample: StoredSample, output: int, row: int) -> StoredSample:
-    """A row of a shard with another output of its latents."""
-    index = sample.access.index(sample.shard)
-    if output >= len(index.outputs):  # all latents of the shard were rejected
-        return replace(sample, output=output)
-    found, numbers = index.outputs[output], index.row(row)
-    place = numbers.tensors[output]
-    return replace(
-        sample,
-        num_frames=0 if place is None else place.num_frames,
-        tensor=place,
-        tensor_crc32=numbers.tensor_crc32[output],
-        tensor_dtype=found.dtype,
-        latent_rate_hz=found.frame_rate_hz,
-        has_time_axis=found.has_time,
-        output=output,
-    )
-
-
-def _with_outputs(samples: Sequence[StoredSample | None], field: OutputField) -> list[StoredSample | None]:
-    """Samples with another output of their latents."""
-    rows = (None if one is None else one.access.index(one.shard).find(one.key) for one in samples)
-    return [
-        None if one is None or row is None else _with_output(one, field.number, row)
-        for one, row in zip(samples, rows, strict=True)
-    ]
-
-
-def _joined_samples(
-    access: ShardAccess, shard: int, keys: Sequence[str], *, patient: bool, output: int = 0
-) -> list[StoredSample | None]:
-    """The samples of one shard with these keys; None for a key that it lacks."""
-    index = access.index(shard)
-    found = [index.find(key) for key in keys]
-    rows = [row for row in found if row is not None]
-    samples = iter(_stored_samples(access, shard, rows, patient=patient, output=output))
-    return [None if row is None else next(samples) for row in found]
 
 
 def _snapshot_shards(access: ShardAccess) -> SnapshotShards:

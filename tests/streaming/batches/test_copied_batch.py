@@ -16,8 +16,8 @@ from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.order.batch_plan import BatchPlan
 from headrace.streaming.order.epoch_order import PADDING, Rows
 from headrace.streaming.settings import SampleSettings
-from tests.streaming.batches.test_decode import write_tar
 from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.tars import write_tar
 
 NUM_SAMPLES = 23
 

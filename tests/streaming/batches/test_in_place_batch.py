@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tests.streaming.batches.test_decode import write_tar
 from tests.support.plausibility import only_batch
 from tests.support.streaming.corpus import clips
+from tests.support.tars import write_tar
 
 SHORT, LONG = sorted(clips(2, frames=(2000, 4000)), key=lambda clip: clip.num_frames)
 

@@ -6,9 +6,9 @@ import torch
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, collate
 from headrace.errors import ConfigError, SampleError
-from tests.streaming.batches.test_decode import write_tar
 from tests.streaming.test_loader import make
 from tests.support.streaming.corpus import Clip, clips
+from tests.support.tars import write_tar
 
 
 def giving(**fields):

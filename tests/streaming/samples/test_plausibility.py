@@ -15,9 +15,9 @@ from headrace.format.indexes.index_files import parse_index
 from headrace.streaming.batches import assembler as assembler_module
 from headrace.streaming.batches.arena import Arena
 from headrace.streaming.batches.copied_batch import CopiedBatch
-from tests.streaming.batches.test_decode import write_tar
 from tests.support.plausibility import only_batch
 from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.tars import write_tar
 
 GOOD, BAD = clips(2, frames=(2000, 4000))
 
