@@ -26,6 +26,9 @@ class EncoderInfo:
             core at the same time; otherwise one batch at a time uses all cores.
         padded_to: PCM frames to which the encoder itself pads every row (Whisper: 30 s); 0 if it does not. A shorter
             row costs the memory and the time of a row of this length.
+        length_step: PCM frames to which the encoder rounds lengths up, if it computes rows of one rounded length at a
+            time; 0 if rows of all lengths share a forward pass. Batches then have rows of one length, so that each is
+            one forward pass.
         batch_tolerance: how much a row's latents may depend on the rest of its batch, as a share of the largest frame.
             Float32 rounding is allowed anyway; half precision needs more.
     """
@@ -36,6 +39,7 @@ class EncoderInfo:
     normalizes: bool = False
     is_concurrent: bool = False
     padded_to: int = 0
+    length_step: int = 0
     batch_tolerance: float = 0.0
 
 

@@ -16,9 +16,22 @@ T = TypeVar("T")
 _ROUNDING = {None: 0.0, "float16": 8e-3, "bfloat16": 6e-2}  # measured with a dozen layers: 1e-3 and 8e-3
 
 
+_SIZES = ("kernel_size", "padding_total", "stride")
+"""Buffers from which transformers' codecs compute how much to pad: on a GPU, each layer would wait for their values."""
+
+
 def frozen(network: N, device: str) -> N:
-    """The network on `device`, in inference mode, without gradients."""
-    return network.eval().requires_grad_(requires_grad=False).to(device)
+    """The network on `device`, in inference mode, without gradients. What the CPU alone computes with stays there."""
+    sizes = [
+        (module, name, buffer.cpu())
+        for module in network.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+        if name in _SIZES
+    ]
+    network.eval().requires_grad_(requires_grad=False).to(device)
+    for module, name, buffer in sizes:
+        setattr(module, name, buffer)
+    return network
 
 
 def compiled(network: N, *, wanted: bool) -> N:

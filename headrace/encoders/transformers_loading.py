@@ -52,7 +52,28 @@ def load_model(folder: Path, settings: TransformersSettings) -> tuple[Any, Any]:
     if missing := sorted(report["missing_keys"]):
         raise IntegrityError(f"{folder}: the weights of {', '.join(missing[:3])} are missing; download the model again")
     weights.check_finite(model.state_dict(), str(folder))
+    if not brings_code(model):
+        leave_masks_unread(model)
     return model, extractor
+
+
+def leave_masks_unread(model: Any) -> None:  # noqa: ANN401
+    """Let a model's attention use its mask of padding as it is.
+
+    Transformers asks whether a mask hides anything, for which the CPU waits for the GPU in each forward pass.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface  # noqa: PLC0415
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: PLC0415
+    from transformers.masking_utils import sdpa_mask  # noqa: PLC0415
+
+    def unread(*sizes: int, attention_mask: Any = None, **options: Any) -> Any:  # noqa: ANN401
+        options["allow_is_bidirectional_skip"] = attention_mask is None
+        return sdpa_mask(*sizes, attention_mask=attention_mask, **options)
+
+    if model.config._attn_implementation == "sdpa":  # noqa: SLF001 - it has no public name
+        AttentionInterface.register("headrace_sdpa", sdpa_attention_forward)
+        AttentionMaskInterface.register("headrace_sdpa", unread)
+        model.set_attn_implementation("headrace_sdpa")
 
 
 @contextmanager

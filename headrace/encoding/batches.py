@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from headrace.encoding.windows import ClipWindow
 
@@ -50,12 +51,12 @@ class EncodingBatch:
 
 
 def plan_batches(
-    windows: Sequence[tuple[ClipWindow, ...]], budget_frames: int, padded_to: int = 0
+    windows: Sequence[tuple[ClipWindow, ...]], budget_frames: int, padded_to: int = 0, length_step: int = 0
 ) -> list[EncodingBatch]:
     """All windows of all clips in batches whose `num_computed_frames` stay within a budget, the longest rows first.
 
     Sorted by length, so that rows of a batch differ little; longest first, so that memory runs out at once or never.
-    A row longer than the budget is a batch of its own.
+    A row longer than the budget is a batch of its own. For `padded_to` and `length_step` see `EncoderInfo`.
     """
     pieces = [ClipPiece(i, k, window) for i, parts in enumerate(windows) for k, window in enumerate(parts)]
     pieces.sort(key=lambda piece: (-piece.window.num_frames, piece.clip, piece.index))
@@ -63,6 +64,9 @@ def plan_batches(
     start = 0
     while start < len(pieces):
         rows = max(1, budget_frames // max(1, padded_to, pieces[start].window.num_frames))
-        batches.append(EncodingBatch(tuple(pieces[start : start + rows]), padded_to))
-        start += rows
+        chosen = pieces[start : start + rows]
+        if length_step:
+            chosen = list(next(groupby(chosen, lambda piece: -(-piece.window.num_frames // length_step)))[1])
+        batches.append(EncodingBatch(tuple(chosen), padded_to))
+        start += len(chosen)
     return batches

@@ -193,8 +193,8 @@ class ShardEncoding:
             self._num_kept += len(group.kept)
             while group.kept:
                 self._finish(number, *group.kept.popitem())
-            budget, padded_to = self.engine.budget_frames, self.encoder.info.padded_to
-            batches = plan_batches(group.assembly.windows, budget, padded_to)
+            info = self.encoder.info
+            batches = plan_batches(group.assembly.windows, self.engine.budget_frames, info.padded_to, info.length_step)
             yield from self._alone.with_one_alone([EncodingJob(number, group.clips, batch) for batch in batches])
 
     def _take(self, encoded: EncodedJob) -> None:
