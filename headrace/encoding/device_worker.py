@@ -13,6 +13,7 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,20 +61,34 @@ class EncodedJob:
     busy_seconds: float
 
 
+_FITTING: dict[tuple[str, tuple[str, ...]], int] = {}
+"""Fingerprint of an encoder and its devices → the batch limit that this process found when memory ran out."""
+
+
 @dataclass(slots=True)
 class BatchLimit:
-    """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out."""
+    """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out.
+
+    The process remembers it, so that memory does not run out again in each partition.
+    """
 
     num_frames: int
+    of: tuple[str, tuple[str, ...]] = ("", ())
     halvings: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def for_encoders(cls, encoders: Sequence[Encoder], num_frames: int) -> "BatchLimit":
+        """At most this limit, and what an earlier run of the same encoder on the same devices found."""
+        of = encoders[0].fingerprint, tuple(encoder.device for encoder in encoders)
+        return cls(min(num_frames, _FITTING.get(of, num_frames)), of)
 
     def halve(self, failed_frames: int) -> None:
         """Halve the limit, because a batch of this many frames did not fit."""
         with self._lock:
             if failed_frames > self.num_frames:
                 return  # another batch has halved the limit since
-            self.num_frames = max(1, failed_frames // 2)
+            self.num_frames = _FITTING[self.of] = max(1, failed_frames // 2)
             self.halvings += 1
             if self.halvings == 1:
                 _log.warning(

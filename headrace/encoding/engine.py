@@ -81,7 +81,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         """Create one worker per device."""
-        budget, dtype = BatchLimit(self.budget_frames), _TORCH_DTYPES[self.dtype]
+        budget, dtype = BatchLimit.for_encoders(self.encoders, self.budget_frames), _TORCH_DTYPES[self.dtype]
         num_cores = max(1, torch.get_num_threads() // max(1, self.devices.count("cpu")))
         self._workers = [DeviceWorker(encoder, dtype, budget, num_cores) for encoder in self.encoders]
         self.meter = EncodingMeter(budget, sum(worker.num_computing for worker in self._workers))
