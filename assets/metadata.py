@@ -174,6 +174,7 @@ def _speed(stats: EncodingStats) -> Metadata:
         "padding_share": round(stats.padding_share, 4),
         "device_busy_share": round(stats.busy_share, 4),
         "batches": stats.num_batches,
+        **{f"waited_for_{cause}_seconds": round(seconds, 1) for cause, seconds in sorted(stats.waits.items())},
         "batches_halved": stats.halvings,
         "devices": ", ".join(stats.devices),
         **alone,

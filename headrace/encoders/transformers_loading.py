@@ -66,9 +66,8 @@ def leave_masks_unread(model: Any) -> None:  # noqa: ANN401
     from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: PLC0415
     from transformers.masking_utils import sdpa_mask  # noqa: PLC0415
 
-    def unread(*sizes: int, attention_mask: Any = None, **options: Any) -> Any:  # noqa: ANN401
-        options["allow_is_bidirectional_skip"] = attention_mask is None
-        return sdpa_mask(*sizes, attention_mask=attention_mask, **options)
+    def unread(**given: Any) -> Any:  # noqa: ANN401
+        return sdpa_mask(**{**given, "allow_is_bidirectional_skip": given.get("attention_mask") is None})
 
     if model.config._attn_implementation == "sdpa":  # noqa: SLF001 - it has no public name
         AttentionInterface.register("headrace_sdpa", sdpa_attention_forward)

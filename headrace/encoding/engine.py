@@ -13,7 +13,7 @@ from headrace.encoders.protocol import Encoder
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
 from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
-from headrace.encoding.stats import EncodingStats
+from headrace.encoding.stats import EncodingStats, Waits
 from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
@@ -38,6 +38,7 @@ class EncodingMeter:
     num_padded_frames: int = 0
     num_valid_frames: int = 0
     busy_seconds: float = 0.0
+    waits: Waits = field(default_factory=Waits)
 
     def add(self, encoded: EncodedJob) -> None:
         """Count a batch."""
@@ -58,6 +59,7 @@ class EncodingMeter:
             busy_share=min(1.0, self.busy_seconds / (wall_seconds * self.num_computing)),
             devices=tuple(_name(device) for device in devices),
             peak_memory_bytes=max((torch.cuda.max_memory_allocated(gpu) for gpu in gpus), default=0),
+            waits=dict(self.waits.seconds),
             halvings=self.budget.halvings,
         )
 
@@ -132,8 +134,9 @@ class Engine:
             ) as reader,
             TaskThreads(len(slots), "headrace-encode") as pool,
         ):
-            decoded = reader.read(jobs, ahead=2 * len(slots))
-            for parts in map_in_order(pool, encode, decoded, window=len(slots) + self.meter.num_computing):
+            waits, window = self.meter.waits, len(slots) + self.meter.num_computing
+            decoded = waits.each("decoding", reader.read(jobs, ahead=2 * len(slots)))
+            for parts in waits.each("device", map_in_order(pool, encode, decoded, window=window)):
                 for part in parts:
                     self.meter.add(part)
                     yield part

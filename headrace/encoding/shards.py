@@ -130,11 +130,13 @@ class ShardEncoding:
         ):
             self._fetchers = fetchers
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
-            with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before the files are closed
+            opened = self.engine.meter.waits.each("opening", groups)
+            with closing(self.engine.run(self._jobs(opened))) as results:  # its threads end before the files are closed
                 for encoded in results:
                     for passed in self._alone.passed(encoded):
                         self._take(passed)
-            indexes = self._publisher.indexes()
+            with self.engine.meter.waits.on("publishing"):
+                indexes = self._publisher.indexes()
         stats = self.engine.meter.stats(self._seconds, self.engine.devices)
         return indexes, replace(stats, num_kept=self._num_kept, alone=self._alone.comparison)
 
@@ -190,7 +192,8 @@ class ShardEncoding:
         group = self._groups[number]
         if complete := group.finish(clip, self._publisher.save(latents)):
             shard, samples = complete
-            self._publisher.add(group.plans[shard], group.shards[shard], samples)
+            with self.engine.meter.waits.on("publishing"):
+                self._publisher.add(group.plans[shard], group.shards[shard], samples)
         if group.is_done:
             self._groups.pop(number).stack.close()
 

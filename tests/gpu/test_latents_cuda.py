@@ -8,6 +8,7 @@ import torch
 
 from headrace import encoders
 from headrace.assemble.latents import LatentSettings, build_latent_partition
+from headrace.encoding.device_worker import DeviceWorker
 from headrace.encoding.plans import EncodingOptions
 from headrace.stores.storage import LocalStorage
 from tests.support.audio_shards import noise, write_partition
@@ -84,17 +85,17 @@ def test_running_out_of_gpu_memory_halves_the_batches(tmp_path: Path) -> None:
 def test_streams_are_created_once_per_device_and_not_per_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two batches in progress has one stream for computing and one for copying."""
     made = []
-    stream = torch.cuda.Stream
+    new_stream = DeviceWorker._new_stream
 
-    def counted(*args: object) -> torch.cuda.Stream:
-        made.append(args)
-        return stream(*args)
+    def counted(self: DeviceWorker) -> torch.cuda.Stream:
+        made.append(new_stream(self))
+        return made[-1]
 
-    monkeypatch.setattr(torch.cuda, "Stream", counted)
+    monkeypatch.setattr(DeviceWorker, "_new_stream", counted)
     audio = LocalStorage(tmp_path / "audio")
     write_partition(audio, [{f"k{i:03d}": noise(16_000, i) for i in range(40)}])
     built = _build(tmp_path, audio, "log_mel", {}, ["cuda:0"], batch_seconds=2.0)
-    assert built.last.stats.num_batches == 20
+    assert built.last.stats.num_batches == 21  # one row comes again alone, to be compared
     assert len(made) == 3
 
 
@@ -109,7 +110,7 @@ def test_latents_of_a_gpu_do_not_depend_on_the_batch(name: str, tmp_path: Path) 
     write_partition(audio, [{key: noise(4000 + 1777 * i, i) for i, key in enumerate(keys)}])
     alone = _build(tmp_path / "alone", audio, kind, settings, ["cuda:0"], batch_seconds=0.001)
     together = _build(tmp_path / "together", audio, kind, settings, ["cuda:0"], batch_seconds=900.0)
-    assert (alone.last.stats.num_batches, together.last.stats.num_batches) == (24, 1)
+    assert (alone.last.stats.num_batches, together.last.stats.num_batches) == (24, 2)  # and one row alone again
     for key in keys:
         expected, found = _values(alone, key), _values(together, key)
         assert np.abs(expected - found).max() < 1e-3 * max(1.0, np.abs(expected).max()), key
