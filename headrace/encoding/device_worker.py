@@ -3,7 +3,8 @@
 When a batch does not fit the device's memory, it is halved, and so are all later batches.
 
 On CUDA, a worker is called from two threads. They share one stream for computing, and each has its own stream for
-copies, so that the copies of one batch run while the other batch is computed.
+copies, so that the copies of one batch run while the other batch is computed. The streams of a device stay for the
+process: the allocator keeps freed memory for the stream that used it, and libraries keep a workspace for each.
 
 On a CPU, a worker is called from one thread per core, each with its own batch. Torch would otherwise split each layer
 of one batch over all cores, and all of them would wait for the slowest one, such as a core that also decodes audio.
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,7 @@ _SIGNS_OF_OUT_OF_MEMORY = (
     "unable to find an engine",  # cuDNN, when no engine's workspace fits; "GET was …", "FIND was …"
     "nable to find a valid cuDNN algorithm",  # the same from before cuDNN 8
 )
+_CUDA_SLOTS = 2
 _MOST_CPU_BATCHES = 16  # at a time on one machine: each holds the activations of a row of up to a window
 
 
@@ -96,6 +99,23 @@ class BatchLimit:
                 )
 
 
+class _Lanes:
+    """The streams of a CUDA device: one for computing, with its lock, and one for the copies of each batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.lock = threading.Lock()
+        self.computing = self._new_stream(device)
+        self.copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
+        for _ in range(_CUDA_SLOTS):
+            self.copying.put(self._new_stream(device))
+
+    def _new_stream(self, device: torch.device) -> torch.cuda.Stream:
+        return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+_lanes_of = cache(_Lanes)
+
+
 class DeviceWorker:
     """Runs batches on the device of one encoder; may be called from `num_slots` threads at once.
 
@@ -107,16 +127,12 @@ class DeviceWorker:
     def __init__(self, encoder: Encoder, dtype: torch.dtype, budget: BatchLimit, num_cores: int) -> None:
         self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(encoder.device), dtype, budget
         self._outputs = outputs_of(encoder)
-        self._lock = threading.Lock()
         self.num_computing = 1
         if not self.is_cuda and encoder.info.is_concurrent:
             self.num_computing = min(_MOST_CPU_BATCHES, num_cores)
-        self.num_slots = 2 if self.is_cuda else self.num_computing
+        self.num_slots = _CUDA_SLOTS if self.is_cuda else self.num_computing
         self._num_threads = num_cores // self.num_computing
-        self._computing = self._new_stream() if self.is_cuda else None
-        self._copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
-        for _ in range(self.num_slots if self.is_cuda else 0):
-            self._copying.put(self._new_stream())
+        self._lanes = _lanes_of(self._device) if self.is_cuda else None
 
     @property
     def is_cuda(self) -> bool:
@@ -146,9 +162,6 @@ class DeviceWorker:
         self._budget.halve(num_frames)
         return self._halves(decoded)
 
-    def _new_stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-
     def _halves(self, decoded: DecodedJob) -> list[EncodedJob]:
         return [encoded for half in decoded.halves() for encoded in self.run(half)]
 
@@ -177,27 +190,27 @@ class DeviceWorker:
         return found, time.perf_counter() - started
 
     def _on_cuda(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> "tuple[list[_Result], float]":
-        copying = self._copying.get()
+        assert self._lanes is not None
+        copying = self._lanes.copying.get()
         try:
-            return self._copied_and_computed(job, audio, lengths, copying)
+            return self._copied_and_computed(job, audio, lengths, self._lanes, copying)
         finally:
-            self._copying.put(copying)
+            self._lanes.copying.put(copying)
 
     def _copied_and_computed(
-        self, job: EncodingJob, audio: Tensor, lengths: Tensor, copying: torch.cuda.Stream
+        self, job: EncodingJob, audio: Tensor, lengths: Tensor, lanes: _Lanes, copying: torch.cuda.Stream
     ) -> "tuple[list[_Result], float]":
         """The results of `_on_cuda`, with copies on the stream `copying`.
 
         Every tensor that two streams use is recorded on the second one. An error frees tensors while work on them may
         still be queued; the allocator then keeps their memory until the recorded stream has finished that work.
         """
-        computing = self._computing
-        assert computing is not None
+        computing = lanes.computing
         begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(copying):
             on_device = audio.to(self._device, non_blocking=True)
         on_device.record_stream(computing)
-        with self._lock, torch.cuda.stream(computing):
+        with lanes.lock, torch.cuda.stream(computing):
             computing.wait_stream(copying)
             begun.record(computing)
             results = self._compute(job, on_device, lengths)

@@ -1,5 +1,6 @@
 """Encoding on CUDA: the same latents as on the CPU, while copies and computation overlap. Needs a GPU."""
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from headrace import encoders
 from headrace.assemble.latents import LatentSettings, build_latent_partition
-from headrace.encoding.device_worker import DeviceWorker
+from headrace.encoding import device_worker
 from headrace.encoding.plans import EncodingOptions
 from headrace.stores.storage import LocalStorage
 from tests.support.audio_shards import noise, write_partition
@@ -70,9 +71,10 @@ def test_running_out_of_gpu_memory_halves_the_batches(tmp_path: Path) -> None:
     folder = save("wav2vec2_layer_norm", tmp_path / "model")
     roomy = _build(tmp_path / "roomy", audio, "transformers", {"model": str(folder)}, ["cuda:0"], batch_seconds=40.0)
     total = torch.cuda.get_device_properties(0).total_memory
+    gc.collect()
     torch.cuda.empty_cache()
     try:
-        torch.cuda.set_per_process_memory_fraction(400e6 / total)
+        torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 400e6) / total)
         made = _build(tmp_path, audio, "transformers", {"model": str(folder)}, ["cuda:0"], batch_seconds=640.0)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
@@ -82,19 +84,23 @@ def test_running_out_of_gpu_memory_halves_the_batches(tmp_path: Path) -> None:
         assert np.allclose(_values(made, key), _values(roomy, key), atol=1e-3), key
 
 
-def test_streams_are_created_once_per_device_and_not_per_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the two batches in progress has one stream for computing and one for copying."""
+def test_streams_are_created_once_per_device_and_not_per_batch_or_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One for computing, and one for the copies of each of the two batches in progress."""
     made = []
-    new_stream = DeviceWorker._new_stream
+    new_stream = device_worker._Lanes._new_stream
 
-    def counted(self: DeviceWorker) -> torch.cuda.Stream:
-        made.append(new_stream(self))
+    def counted(*args: object) -> torch.cuda.Stream:
+        made.append(new_stream(*args))
         return made[-1]
 
-    monkeypatch.setattr(DeviceWorker, "_new_stream", counted)
+    monkeypatch.setattr(device_worker._Lanes, "_new_stream", counted)
+    device_worker._lanes_of.cache_clear()
     audio = LocalStorage(tmp_path / "audio")
     write_partition(audio, [{f"k{i:03d}": noise(16_000, i) for i in range(40)}])
-    built = _build(tmp_path, audio, "log_mel", {}, ["cuda:0"], batch_seconds=2.0)
+    for run in ("first", "second"):
+        built = _build(tmp_path / run, audio, "log_mel", {}, ["cuda:0"], batch_seconds=2.0)
     assert built.last.stats.num_batches == 21  # one row comes again alone, to be compared
     assert len(made) == 3
 
