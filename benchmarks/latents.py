@@ -29,7 +29,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `tests` from the
 from headrace import encoders
 from headrace.assemble.latents import LatentSettings, build_latent_partition
 from headrace.encoders import Encoder, running
-from headrace.encoding.batches import plan_batches
 from headrace.encoding.engine import Engine
 from headrace.encoding.plans import EncodingOptions
 from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
@@ -123,7 +122,7 @@ def save_model(name: str, folder: Path) -> dict[str, object]:
 
 def middle_batch(encoder: Encoder, audio: Path, options: EncodingOptions) -> DecodedJob:
     """A batch of the middle length of those that the pipeline runs, decoded."""
-    budget = Engine([encoder], "float16", options).budget_frames
+    engine = Engine([encoder], "float16", options)
     storage = LocalStorage(audio)
     manifest = newest_manifest(storage, "train-0000")
     assert manifest is not None
@@ -131,7 +130,7 @@ def middle_batch(encoder: Encoder, audio: Path, options: EncodingOptions) -> Dec
         shards = [stack.enter_context(audio_shard(storage, shard.name)) for shard in manifest.manifest.shards]
         clips = [clip for shard in shards for clip in shard.clips]
         windows = [plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder) for clip in clips]
-        batches = plan_batches(windows, budget, encoder.info.padded_to, encoder.info.length_step)
+        batches = engine.batches(windows)
         job = EncodingJob(0, clips, batches[len(batches) // 2])
         reader = stack.enter_context(JobDecoder(encoder, num_threads=2, pin_memory=False))
         return next(reader.read([job], ahead=1))

@@ -10,10 +10,12 @@ import torch
 
 from headrace.encoders import running
 from headrace.encoders.protocol import Encoder
+from headrace.encoding.batches import EncodingBatch, plan_batches
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
 from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.stats import EncodingStats, Waits
+from headrace.encoding.windows import ClipWindow
 from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
@@ -103,6 +105,17 @@ class Engine:
         on_cuda = any(device.startswith("cuda") for device in self.devices)
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
+
+    def batches(self, windows: Sequence[tuple[ClipWindow, ...]]) -> list[EncodingBatch]:
+        """The batches of the windows of some clips. See `plan_batches`."""
+        info, on_cuda = self.encoders[0].info, any(device.startswith("cuda") for device in self.devices)
+        return plan_batches(
+            windows,
+            self.budget_frames,
+            info.padded_to,
+            length_step=info.length_step,
+            rounded_within=info.window if on_cuda and not info.length_step else 0,
+        )
 
     def run(self, jobs: Iterable[EncodingJob]) -> Generator[EncodedJob, None, None]:
         """Latents of all jobs, in their order; a job may come in several parts. Closing the generator ends its threads.

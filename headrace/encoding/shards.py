@@ -15,7 +15,6 @@ from itertools import accumulate
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.alone import AloneCheck
 from headrace.encoding.assembly import Assembly
-from headrace.encoding.batches import plan_batches
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
 from headrace.encoding.engine import Engine
@@ -173,8 +172,7 @@ class ShardEncoding:
             self._num_kept += len(group.kept)
             while group.kept:
                 self._finish(number, *group.kept.popitem())
-            info = self.encoder.info
-            batches = plan_batches(group.assembly.windows, self.engine.budget_frames, info.padded_to, info.length_step)
+            batches = self.engine.batches(group.assembly.windows)
             yield from self._alone.with_one_alone([EncodingJob(number, group.clips, batch) for batch in batches])
 
     def _take(self, encoded: EncodedJob) -> None:
