@@ -4,7 +4,8 @@ When a batch does not fit the device's memory, it is halved, and so are all late
 
 On CUDA, a worker is called from two threads. They share one stream for computing, and each has its own stream for
 copies, so that the copies of one batch run while the other batch is computed. The streams of a device stay for the
-process: the allocator keeps freed memory for the stream that used it, and libraries keep a workspace for each.
+process, and so does the thread that computes: the allocator keeps freed memory for the stream that used it, libraries
+keep a workspace for each, and cuDNN's plans belong to a thread (a plan takes 25 ms for each new shape of a batch).
 
 On a CPU, a worker is called from one thread per core, each with its own batch. Torch would otherwise split each layer
 of one batch over all cores, and all of them would wait for the slowest one, such as a core that also decodes audio.
@@ -15,6 +16,7 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -100,10 +102,10 @@ class BatchLimit:
 
 
 class _Lanes:
-    """The streams of a CUDA device: one for computing, with its lock, and one for the copies of each batch."""
+    """The streams of a CUDA device: one for computing, with its thread, and one for the copies of each batch."""
 
     def __init__(self, device: torch.device) -> None:
-        self.lock = threading.Lock()
+        self.thread = ThreadPoolExecutor(1, "headrace-gpu")
         self.computing = self._new_stream(device)
         self.copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
         for _ in range(_CUDA_SLOTS):
@@ -210,11 +212,16 @@ class DeviceWorker:
         with torch.cuda.stream(copying):
             on_device = audio.to(self._device, non_blocking=True)
         on_device.record_stream(computing)
-        with lanes.lock, torch.cuda.stream(computing):
-            computing.wait_stream(copying)
-            begun.record(computing)
-            results = self._compute(job, on_device, lengths)
-            done.record(computing)
+
+        def computed() -> list[_Result]:
+            with torch.inference_mode(), torch.cuda.stream(computing):
+                computing.wait_stream(copying)
+                begun.record(computing)
+                results = self._compute(job, on_device, lengths)
+                done.record(computing)
+                return results
+
+        results = lanes.thread.submit(computed).result()
         with torch.cuda.stream(copying):
             copying.wait_event(done)
             copied = [

@@ -24,9 +24,9 @@ def test_rows_of_a_batch_have_one_rounded_length_where_the_encoder_computes_one_
 
 def test_rounded_batches_have_few_shapes_and_stay_within_the_budget_and_the_window() -> None:
     """Lengths of 1 to 2 s at 16 kHz give at most 33 lengths."""
-    windows = [(ClipWindow(0, length),) for length in range(16_000, 32_000, 7)]
+    windows = [(ClipWindow(0, length),) for length in range(16_000, 30_003, 7)]
     batches = plan_batches(windows, 100_000, rounded_within=30_003)
     assert len({batch.num_frames for batch in batches}) <= 33
     assert all(batch.num_computed_frames <= 100_000 for batch in batches)
     assert all(batch.num_frames >= piece.window.num_frames for batch in batches for piece in batch.pieces)
-    assert max(batch.num_frames for batch in batches if batch.pieces[0].window.num_frames <= 30_003) <= 30_003
+    assert max(batch.num_frames for batch in batches) == 30_003
