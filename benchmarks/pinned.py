@@ -49,7 +49,7 @@ def epoch_seconds(folder: Path, batch_size: int, num_workers: int, device: str, 
 
 
 def copy_seconds(batch_size: int, num_batches: int, device: str) -> float:
-    """As many batches as an epoch has, copied from one pinned batch."""
+    """Time to copy one pinned batch as often as an epoch has batches."""
     shape = (batch_size, 1, round(CLIP_SECONDS * SAMPLE_RATE_HZ))
     batch = torch.zeros(shape, pin_memory=device.startswith("cuda"))
     started, total = time.perf_counter(), torch.zeros((), device=device)

@@ -102,7 +102,7 @@ class _Switches:
 
     @classmethod
     def now(cls) -> "_Switches":
-        """As they are."""
+        """The present values."""
         exact = {name: owner.fp32_precision for name, owner in _newer_switches().items()}
         return cls(
             _readable(lambda: bool(torch.backends.cudnn.allow_tf32)),

@@ -14,7 +14,7 @@ from tests.support.tiny_models import save
 
 FAMILIES = ["hubert", "wav2vec2_group_norm", "wavlm", "data2vec", "whisper", "encodec_causal", "encodec_stereo", "ast"]
 CODECS = {"encodec_24k": 0, "encodec_48k": 0, "dac": 0, "mimi": 1, "xcodec": 0}
-"""How often transformers looks for several sequences in a row: once, between Mimi's convolutions and its quantizer."""
+"""Codec → times that transformers looks for several sequences in a row: once in Mimi, after its convolutions."""
 
 
 @pytest.fixture(autouse=True)
