@@ -28,6 +28,7 @@ class EncoderInfo:
             row costs the memory and the time of a row of this length.
         batch_tolerance: how much a row's latents may depend on the rest of its batch, as a share of the largest frame.
             Float32 rounding is allowed anyway; half precision needs more.
+        is_compiled: whether the network runs through `torch.compile`, which changes results by rounding.
     """
 
     context: int
@@ -37,6 +38,7 @@ class EncoderInfo:
     is_concurrent: bool = False
     padded_to: int = 0
     batch_tolerance: float = 0.0
+    is_compiled: bool = False
 
 
 @runtime_checkable

@@ -154,4 +154,5 @@ def _info(family: ModelFamily, settings: TransformersSettings) -> EncoderInfo:
         is_concurrent=not (settings.compile or settings.trust_remote_code),  # other forward passes are thread-safe
         padded_to=family.max_frames,  # families with a longest input pad every input to it
         batch_tolerance=running.batch_tolerance(settings.autocast),
+        is_compiled=settings.compile,
     )

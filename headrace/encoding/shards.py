@@ -42,6 +42,7 @@ from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError
 from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
 from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
+from headrace.format.manifests.made_by import MadeBy, as_note
 from headrace.format.manifests.manifests import ManifestRejection
 from headrace.format.shards.writer import ShardWriter
 from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_as_json
@@ -71,6 +72,7 @@ class ShardGroup:
         kept: results of an earlier build, by position in `clips`; these clips are not encoded.
         stack: closes the audio shards.
         whole: results of finished clips whose shard is not finished.
+        copied: the clips that were in `kept`.
     """
 
     plans: Sequence[LatentPlan]
@@ -80,11 +82,13 @@ class ShardGroup:
     kept: dict[int, Made]
     stack: ExitStack
     whole: dict[int, Made] = field(default_factory=dict)
+    copied: frozenset[int] = field(init=False)
     _starts: list[int] = field(init=False)
     _left: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the clips of each shard."""
+        self.copied = frozenset(self.kept)
         self._left = [len(shard.clips) for shard in self.shards]
         self._starts = [0, *accumulate(self._left)]
 
@@ -96,6 +100,12 @@ class ShardGroup:
         if self._left[shard]:
             return None
         return shard, [self.whole.pop(i) for i in range(*self._starts[shard : shard + 2])]
+
+    def copied_keys(self, shard: int) -> tuple[list[str], bool]:
+        """Keys of a shard's clips whose results are copied, and whether these are all its clips."""
+        places = range(*self._starts[shard : shard + 2])
+        keys = [self.clips[place].key for place in places if place in self.copied]
+        return keys, len(keys) == len(places)
 
     @property
     def is_done(self) -> bool:
@@ -213,12 +223,19 @@ class ShardEncoding:
         if complete := group.finish(clip, latents):
             shard, parts = complete
             plan = group.plans[shard]
-            self._publishing.add(self._publisher.submit(self._publish, plan, group.shards[shard], parts))
+            note = as_note(self._makers(*group.copied_keys(shard)))
+            self._publishing.add(self._publisher.submit(self._publish, plan, group.shards[shard], parts, note))
         if group.is_done:
             self._groups.pop(number).stack.close()
         self._published |= self._publishing.take(_PUBLISHING)
 
-    def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Made]) -> tuple[str, ShardIndex]:
+    def _makers(self, copied: Sequence[str], is_all: bool) -> set[MadeBy]:  # noqa: FBT001 - of `copied_keys`
+        """Devices and software of a shard's latents: the present ones, and those of the shards that it copies from."""
+        return self._kept.makers(copied) | (set() if is_all else {self.engine.made_by})
+
+    def _publish(
+        self, plan: LatentPlan, shard: AudioShard, latents: list[Made], made_by: Mapping[str, str]
+    ) -> tuple[str, ShardIndex]:
         """Write one latent shard. Returns its input digest and its index.
 
         The shard has `<key>.pth` and `<key>.json` for each sample of the audio shard, in the same order. A sample
@@ -242,6 +259,7 @@ class ShardEncoding:
                 FRAME_RATE_NOTE: repr(_frame_rate_hz(self.encoder, self.outputs)),
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
+                **made_by,
                 **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
                 **({OUTPUTS: outputs_as_json(self.outputs)} if self.outputs[0].is_named else {}),
             }

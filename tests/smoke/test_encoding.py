@@ -19,11 +19,11 @@ from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.arrivals import JoinedArrival
 from headrace.smoke.choice import ReadLimits
 from headrace.smoke.comparing import SeenSamples
-from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.expected import read_expected
 from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test
 from headrace.streaming.loader import StreamingDataLoader
+from headrace.verification.encoded_again import EncodedAgain
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.audio_shards import commit, noise, write_partition
@@ -294,9 +294,9 @@ def test_the_error_about_audio_that_lacks_a_sample_of_latents_names_the_audio_sh
     latents = read_index(sound.storage, SmokePart.newest(sound.storage).table.name(0))
     other = SmokePart.newest(sound.audio).table.name(1)
     strange = replace(latents, notes={**latents.notes, AUDIO_SHARD_NOTE: other})
-    check = ReencodingCheck(sound.audio, sound.storage, sound.encoders, "seed", most=1)
-    with pytest.raises(FormatError, match=f"audio shard {other} does not contain this sample"), check._clip(strange, 0):
-        pass
+    again = EncodedAgain(sound.audio, sound.storage, sound.encoders()[0])
+    with pytest.raises(FormatError, match=f"audio shard {other} does not contain this sample"):
+        again.compared(strange, 0)
 
 
 def test_chosen_shards_are_ranges_of_the_sample_order(sound):
