@@ -1,64 +1,29 @@
 """`headrace verify --encode-again`: a share of the latents encoded again, at least one of each group."""
 
 import json
-import math
-import re
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from headrace import encoders
-from headrace.assemble.commit import commit_latents
-from headrace.assemble.latents import LatentSettings
 from headrace.cli import main
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeBy
 from headrace.verification.certificate import drawn
-from tests.support.audio_shards import commit, noise, write_partition
-from tests.support.latent_builds import MEL, Broken, Latents
+from tests.support.audio_shards import noise
+from tests.support.certified_latents import CertifiedLatents
+from tests.support.latent_builds import MEL
 from tests.support.latent_damage import replace_latents
 
 OTHER = MadeBy("A GPU", "2.9.0", "91200")
 
 
-class Data(Latents):
-    """Four shards of three samples and their latents, with a YAML."""
-
-    def __init__(self, root, encoder=None, dtype="float32", lengths=None, refused=None):
-        super().__init__(root)
-        self.root, self.encoder = root, encoder or {"kind": "log_mel", **MEL}
-        own = {name: value for name, value in self.encoder.items() if name != "kind"}
-        self.encoders = lambda: [Broken({refused: math.nan}) if refused else encoders.load(self.encoder["kind"], own)]
-        self.settings = LatentSettings(encoders.fingerprint(self.encoder["kind"], own), dtype)
-        names = [[f"s{shard}k{i}" for i in range(3)] for shard in range(4)]
-        shards = [
-            {key: noise((lengths or {}).get(key, 4000), int(key[1]) * 10 + int(key[3])) for key in keys}
-            for keys in names
-        ]
-        commit(self.audio, write_partition(self.audio, shards))
-        self.built = self.build()
-        commit_latents(self.audio, self.storage, self.settings)
-        self.dtype = dtype
-
-    def yaml(self, **encoder):
-        entry = {"name": "mel", "encoder": {**self.encoder, **encoder}, "dtype": self.dtype}
-        content = {"source": {"uri": "s"}, "output": {"uri": str(self.root)}, "latents": [entry]}
-        (self.root / "mine.yaml").write_text(yaml.safe_dump(content))
-        return str(self.root / "mine.yaml")
-
-    def verify(self, *more, share="1", path=None, **encoder):
-        return main(
-            ["verify", str(path or self.root), "--encode-again", share, "--config", self.yaml(**encoder), *more]
-        )
-
-
 @pytest.fixture
 def data(tmp_path):
-    return Data(tmp_path)
+    return CertifiedLatents(tmp_path)
 
 
 def result(capsys):
@@ -90,15 +55,6 @@ def test_a_changed_value_is_named_although_its_checksums_are_right(data, capsys)
     assert f"made by cpu, torch {torch.__version__}" in fault["what"]
 
 
-def test_the_table_has_a_row_for_each_output_and_the_faults(data, capsys):
-    replace_latents(data.storage, lambda latents: {key: values + 1 for key, values in latents.items()})
-    assert data.verify() == 1
-    text = capsys.readouterr().out
-    assert "encoded again on cpu" in text
-    assert "mel: 12 of the samples made by cpu, torch" in text
-    assert "12 faults" in text
-
-
 def test_a_folder_of_latents_is_encoded_again_with_the_audio_beside_it(data, capsys):
     assert data.verify("--json", path=data.root / "latents/mel") == 0
     assert result(capsys)["sets"]["mel"]["num_samples"] == 12
@@ -109,28 +65,11 @@ def test_codes_are_compared_by_their_share(tmp_path, capsys):
     frames = encoders.load("log_mel", MEL).encode(audio, torch.tensor([4000]))
     np.save(tmp_path / "c.npy", frames[0][0, ::5].numpy())
     inner = {"kind": "log_mel", **MEL}
-    data = Data(tmp_path, {"kind": "kmeans", "encoder": inner, "centroids": str(tmp_path / "c.npy")})
+    data = CertifiedLatents(tmp_path, {"kind": "kmeans", "encoder": inner, "centroids": str(tmp_path / "c.npy")})
     assert data.verify("--json") == 0
     units = result(capsys)["sets"]["mel"]["outputs"]
     assert [(one["equal_codes"], one["largest_error"]) for one in units.values()] == [(1.0, 0.0)]
     assert all(one["num_values"] > 100 for one in units.values())
-
-
-WRONG = {
-    "another encoder": ({"num_mels": 9}, (), "another fingerprint than latents .mel. of the YAML: encoder"),
-    "no config": (None, (), "--encode-again needs --config NAME.yaml"),
-    "audio": ({}, ("audio",), "no latents of mine.yaml; found no folder of latents, and the YAML has mel"),
-}
-
-
-@pytest.mark.parametrize(("encoder", "below", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_said(encoder, below, words, data, capsys):
-    path = data.root.joinpath(*below)
-    if encoder is None:
-        assert main(["verify", str(path), "--encode-again", "1"]) == 1
-    else:
-        assert data.verify(path=path, **encoder) == 1
-    assert re.search(words, capsys.readouterr().err)
 
 
 def _shards(data, *groups):
@@ -159,14 +98,16 @@ def test_the_share_is_a_function_of_keys_and_has_a_sample_of_each_group(data):
 
 
 def test_samples_without_latents_are_not_drawn(tmp_path):
-    """Latents of one length are refused, because they are not finite."""
-    data = Data(tmp_path, lengths={"s1k0": 3000, "s2k1": 3000}, refused=3000)
+    """Latents of one length are not finite."""
+    data = CertifiedLatents(tmp_path, lengths={"s1k0": 3000, "s2k1": 3000}, refused=3000)
     chosen = drawn(_shards(data, *[(None,)] * 4), 1)
     assert len(chosen) == 10
     assert not {"s1k0", "s2k1"} & _keys(chosen)
 
 
 def test_a_set_without_samples_has_an_empty_certificate(tmp_path, capsys):
-    data = Data(tmp_path, lengths={f"s{shard}k{i}": 3000 for shard in range(4) for i in range(3)}, refused=3000)
+    data = CertifiedLatents(
+        tmp_path, lengths={f"s{shard}k{i}": 3000 for shard in range(4) for i in range(3)}, refused=3000
+    )
     assert data.verify("--json") == 0
     assert result(capsys)["sets"]["mel"] == {"num_samples": 0, "groups": {}, "outputs": {}}
