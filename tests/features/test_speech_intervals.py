@@ -23,6 +23,7 @@ CASES = {
     "padding": ([0, 0.9, 0, 0, 0, 0], {"padding": 30.9}, [(69, 230)]),
     "padding at the ends": ([0.9, 0.9], {"padding": 30}, [(0, 190)]),
     "half of a silence": ([0.9, 0, 0, 0, 0.9], {"padding": 500}, [(0, 250), (250, 490)]),
+    "more than twice the padding": ([0.9, 0, 0, 0, 0.9], {"padding": 120}, [(0, 220), (280, 490)]),
     "exactly twice the padding": ([0.9, 0, 0, 0, 0.9], {"padding": 150}, [(0, 250), (250, 490)]),
 }
 
