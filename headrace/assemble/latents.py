@@ -22,6 +22,7 @@ from headrace.encoding.stats import EncodingStats
 from headrace.errors import BuildError, HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.made_by import MadeShards, made_shards
 from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
@@ -188,6 +189,10 @@ class _LatentRecipe:
     def rejected(self, indexes: Sequence[ShardIndex]) -> tuple[ManifestRejection, ...]:
         """See `ShardRecipe`: the samples without latents, in the order of the shards."""
         return tuple(refusal for index in indexes for refusal in rejections_of(index))
+
+    def made(self, indexes: Sequence[ShardIndex]) -> tuple[MadeShards, ...]:
+        """See `ShardRecipe`: what the indexes say."""
+        return made_shards(indexes)
 
     def lengths(self, indexes: Sequence[ShardIndex]) -> StoredCensus | None:
         """See `ShardRecipe`."""

@@ -16,6 +16,7 @@ from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
+from headrace.errors import HeadraceError
 from headrace.format.manifests.manifests import KnownManifest, Manifest
 from headrace.format.snapshots.snapshots import Snapshot
 
@@ -51,6 +52,16 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
     """
     encoder = fingerprint(latents.encoder.kind, latents.encoder.settings)
     return LatentSettings(encoder, latents.dtype, latents.audio_field or "")
+
+
+def are_current(latents: LatentsConfig, found: Snapshot, audio: Snapshot) -> bool:
+    """Whether a snapshot of latents has those of the YAML for every partition of an audio snapshot."""
+    try:
+        settings = latent_settings(latents)
+    except HeadraceError:  # of an encoder that cannot be loaded
+        return False
+    wanted = {name: settings.wanted(frozen.digest) for name, frozen in audio.partitions.items()}
+    return {name: frozen.wanted for name, frozen in found.partitions.items()} == wanted
 
 
 def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:

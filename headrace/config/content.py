@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from headrace import features
 from headrace.arguments import parse_bytes
 from headrace.audio import AudioFormat, Codec, Transform
 from headrace.config.partitioning import ShardSize
@@ -233,22 +234,38 @@ def checked_set_name(name: str) -> str:
 
 
 class FeatureConfig(Section):
-    """One set of columns that is computed from the audio.
+    """One set of columns that is computed from the audio. Other keys are settings of the kind.
 
     Attributes:
         name: name of the folder and of the assets; one space of names with `columns`.
-        kind: what is computed: `levels` are peaks, loudness, clipping, silence and offset.
+        kind: what is computed: one of `headrace.features.KINDS`.
         audio_field: audio field that it is computed from; None for the first; in the YAML `field`.
     """
 
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
     name: Name
-    kind: Literal["levels"]
+    kind: str
     audio_field: str | None = Field(None, alias="field")
 
     @field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:
         return checked_set_name(name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that are settings of the kind."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> Self:
+        """Check kind and settings. Raises `ValueError` that names what is wrong."""
+        try:
+            features.check(self.kind, self.settings)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 class BalanceConfig(Section):

@@ -83,7 +83,10 @@ class CrepeEncoder:
         context = _FRAME_SIZE // 2
         cut = WindowSeconds(_WINDOW_SECONDS, 0.0).default_frames(self.sample_rate_hz, self.hop, context)
         tolerance = running.batch_tolerance(settings.autocast)
-        self.info = EncoderInfo(context, *cut, is_concurrent=not settings.compile, batch_tolerance=tolerance)
+        compiled = settings.compile
+        self.info = EncoderInfo(
+            context, *cut, is_concurrent=not compiled, batch_tolerance=tolerance, is_compiled=compiled
+        )
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Encoder`."""

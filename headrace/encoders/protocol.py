@@ -31,6 +31,7 @@ class EncoderInfo:
             one forward pass.
         batch_tolerance: how much a row's latents may depend on the rest of its batch, as a share of the largest frame.
             Float32 rounding is allowed anyway; half precision needs more.
+        is_compiled: whether the network runs through `torch.compile`, which changes results by rounding.
     """
 
     context: int
@@ -41,6 +42,7 @@ class EncoderInfo:
     padded_to: int = 0
     length_step: int = 0
     batch_tolerance: float = 0.0
+    is_compiled: bool = False
 
 
 @runtime_checkable

@@ -75,8 +75,8 @@ def plan_batches(
 
     Sorted by length, so that rows of a batch differ little; longest first, so that memory runs out at once or never.
     A row longer than the budget is a batch of its own. For `padded_to` and `length_step` see `EncoderInfo`. With
-    `rounded_within` batches have few shapes: a GPU's libraries prepare for each shape once more, which takes up to half of
-    the time of a batch.
+    `rounded_within` batches have few shapes: a GPU's libraries prepare for each shape, which takes up to half of the
+    time of a batch.
     """
     pieces = [ClipPiece(i, k, window) for i, parts in enumerate(windows) for k, window in enumerate(parts)]
     pieces.sort(key=lambda piece: (-piece.window.num_frames, piece.clip, piece.index))

@@ -16,6 +16,7 @@ from headrace.encoding.plans import EncodingOptions, LatentDtype
 from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
 from headrace.encoding.stats import EncodingStats, Waits
 from headrace.encoding.windows import ClipWindow
+from headrace.format.manifests.made_by import MadeBy
 from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
@@ -98,6 +99,14 @@ class Engine:
     def devices(self) -> tuple[str, ...]:
         """Device of each encoder."""
         return tuple(encoder.device for encoder in self.encoders)
+
+    @property
+    def made_by(self) -> MadeBy:
+        """Devices and software, as far as they change results by rounding."""
+        on_cuda = [device for device in self.devices if device.startswith("cuda")]
+        names = {torch.cuda.get_device_name(device) for device in on_cuda} | set(self.devices).difference(on_cuda)
+        cudnn = str(torch.backends.cudnn.version()) if on_cuda else ""  # type: ignore[no-untyped-call]
+        return MadeBy(", ".join(sorted(names)), torch.__version__, cudnn, self.encoders[0].info.is_compiled)
 
     @property
     def budget_frames(self) -> int:

@@ -87,14 +87,22 @@ class LatentPublisher:
         """Start to make the `.pth` of a sample."""
         return self._threads.submit(self._saved, made)
 
-    def add(self, plan: LatentPlan, shard: AudioShard, samples: Sequence[Future[Saved]]) -> None:
+    def add(
+        self, plan: LatentPlan, shard: AudioShard, samples: Sequence[Future[Saved]], made_by: Mapping[str, str]
+    ) -> None:
         """Start to write a shard of these samples, in their order. Waits while too much waits to be written.
+
+        Args:
+            plan: the shard.
+            shard: the audio shard that it is made from.
+            samples: from `save`.
+            made_by: the note of `headrace.format.manifests.made_by`.
 
         Raises:
             Exception: a shard that was added before could not be written.
         """
         num_bytes = plan.seconds * stored_bytes_per_second(self.encoder, self.route.dtype)
-        self._waiting.add(self._threads.submit(self._publish, plan, shard, samples), num_bytes)
+        self._waiting.add(self._threads.submit(self._publish, plan, shard, samples, made_by), num_bytes)
         self._published |= self._waiting.take(_WAITING_BYTES)
 
     def indexes(self) -> dict[str, ShardIndex]:
@@ -107,7 +115,9 @@ class LatentPublisher:
             return made
         return _Saved(saved_outputs(self.outputs, made), len(made[0]))
 
-    def _publish(self, plan: LatentPlan, shard: AudioShard, samples: Sequence[Future[Saved]]) -> tuple[str, ShardIndex]:
+    def _publish(
+        self, plan: LatentPlan, shard: AudioShard, samples: Sequence[Future[Saved]], made_by: Mapping[str, str]
+    ) -> tuple[str, ShardIndex]:
         """Write one latent shard. Returns its input digest and its index.
 
         The shard has `<key>.pth` and `<key>.json` for each sample of the audio shard, in the same order. A sample
@@ -132,6 +142,7 @@ class LatentPublisher:
                 FRAME_RATE_NOTE: repr(_frame_rate_hz(self.encoder, self.outputs)),
                 REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
                 SECONDS_NOTE: repr(round(shard.seconds, 6)),
+                **made_by,
                 **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
                 **({OUTPUTS: outputs_as_json(self.outputs)} if self.outputs[0].is_named else {}),
             }

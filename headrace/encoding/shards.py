@@ -30,6 +30,7 @@ from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
 from headrace.format.indexes.index import ShardIndex
+from headrace.format.manifests.made_by import MadeBy, as_note
 from headrace.format.tensors.outputs import Output
 from headrace.ordered import TaskThreads, map_in_order
 
@@ -49,6 +50,7 @@ class ShardGroup:
         kept: results of an earlier build, by position in `clips`; these clips are not encoded.
         stack: closes the audio shards.
         whole: results of finished clips whose shard is not finished.
+        copied: the clips that were in `kept`.
     """
 
     plans: Sequence[LatentPlan]
@@ -58,11 +60,13 @@ class ShardGroup:
     kept: dict[int, Made]
     stack: ExitStack
     whole: dict[int, Future[Saved]] = field(default_factory=dict)
+    copied: frozenset[int] = field(init=False)
     _starts: list[int] = field(init=False)
     _left: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the clips of each shard."""
+        self.copied = frozenset(self.kept)
         self._left = [len(shard.clips) for shard in self.shards]
         self._starts = [0, *accumulate(self._left)]
 
@@ -74,6 +78,12 @@ class ShardGroup:
         if self._left[shard]:
             return None
         return shard, [self.whole.pop(i) for i in range(*self._starts[shard : shard + 2])]
+
+    def copied_keys(self, shard: int) -> tuple[list[str], bool]:
+        """Keys of a shard's clips whose results are copied, and whether these are all its clips."""
+        places = range(*self._starts[shard : shard + 2])
+        keys = [self.clips[place].key for place in places if place in self.copied]
+        return keys, len(keys) == len(places)
 
     @property
     def is_done(self) -> bool:
@@ -190,10 +200,15 @@ class ShardEncoding:
         group = self._groups[number]
         if complete := group.finish(clip, self._publisher.save(latents)):
             shard, samples = complete
+            note = as_note(self._makers(*group.copied_keys(shard)))
             with self.engine.meter.waits.on("publishing"):
-                self._publisher.add(group.plans[shard], group.shards[shard], samples)
+                self._publisher.add(group.plans[shard], group.shards[shard], samples, note)
         if group.is_done:
             self._groups.pop(number).stack.close()
+
+    def _makers(self, copied: Sequence[str], is_all: bool) -> set[MadeBy]:  # noqa: FBT001 - of `copied_keys`
+        """Devices and software of a shard's latents: the present ones, and those of the shards that it copies from."""
+        return self._kept.makers(copied) | (set() if is_all else {self.engine.made_by})
 
 
 def encode_shards(

@@ -60,12 +60,14 @@ class Comparison:
         difference: largest difference of a frame, as a share of the largest frame.
         allowed: largest difference that rounding explains.
         is_of_codes: whether `difference` is the share of different codes.
+        num_values: numbers that were compared.
     """
 
     key: str
     difference: float
     allowed: float
     is_of_codes: bool = False
+    num_values: int = 0
 
     @property
     def is_same(self) -> bool:

@@ -37,7 +37,7 @@ from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.keys import DatasetKeys
-from headrace_dagster.assets.loader_smoke_test import smoke_inputs
+from headrace_dagster.assets.loader_smoke_test import smoke_inputs, tested_snapshots
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import is_committed, newest_snapshot
 from headrace_dagster.assets.views import has_view, waits
@@ -93,7 +93,7 @@ class DatasetBuild:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
 
         A source that is gone stops only partitions that need a recording, if there is a catalog. A set of latents that
-        fails stops only the smoke test, which joins all sets. A view that fails stops nothing.
+        fails stops only itself: the smoke test is that of the rest. A view that fails stops nothing.
         """
         self._scan()
         faults = self.runner.take_faults() if self._is_source_gone() else []
@@ -107,9 +107,9 @@ class DatasetBuild:
         """Bring up to date what is made from the audio."""
         for latents in self.config.latents:
             self._latents(latents)
-        has_latents = not self._has_failed()
+        before = len(self.runner.outcomes)
         self._smoke_test()
-        if self._has_failed() and has_latents:
+        if any(outcome.stops for outcome in self.runner.outcomes[before:]):
             return
         for view in self.config.views:
             self._view(view)
@@ -209,13 +209,10 @@ class DatasetBuild:
 
     def _smoke_test(self) -> None:
         key = self.keys.loader_smoke_test
+        if key not in self.selected:
+            return
         snapshots = self._snapshots()
-        if (
-            self._has_failed()
-            or snapshots is None
-            or key not in self.selected
-            or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))
-        ):
+        if snapshots is None or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots)):
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
         with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
@@ -247,10 +244,14 @@ class DatasetBuild:
         return found
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
-        """The newest snapshot of every part; None if one is missing."""
-        found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
-        there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
-        return there if len(there) == len(found) else None
+        """The snapshots that the smoke test reads; None if latents are missing, and none has failed.
+
+        Then they were not selected, and there is no rest to test.
+        """
+        if newest_snapshot(self.storage.audio(self.config)) is None:
+            return None
+        found = tested_snapshots(self.config, self.storage)
+        return found if self._has_failed() or len(found) == len(self.storage.parts(self.config)) else None
 
     def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
         """Materialize the partitions that are stale, or that the instance has not recorded in their present state.
