@@ -48,11 +48,13 @@ class LatentSettings:
         encoder: fingerprint of the encoder, see `headrace.encoders.fingerprint`.
         dtype: dtype of the stored latents.
         audio_field: name of the audio field that the latents are made from; empty for the first.
+        column: the metadata column with the texts that they are made from; empty for latents of audio.
     """
 
     encoder: str
     dtype: LatentDtype = "float16"
     audio_field: str = ""
+    column: str = ""
 
     def wanted(self, audio: str) -> str:
         """`Manifest.wanted` of up-to-date latents, given the digest of the audio manifest."""
@@ -64,7 +66,8 @@ class LatentSettings:
 
     @property
     def _parts(self) -> list[str]:
-        return [self.encoder, self.dtype, *([self.audio_field] if self.audio_field else [])]
+        text = [f"column {self.column}"] if self.column else []
+        return [self.encoder, self.dtype, *([self.audio_field] if self.audio_field else []), *text]
 
 
 def _digest(*parts: str) -> str:
@@ -103,7 +106,15 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         IntegrityError: an audio shard is damaged.
     """
     source = _audio_manifest(audio, partition)
-    run = EncodingRun(audio, storage, settings.dtype, settings.audio_field, options or EncodingOptions(), progress)
+    run = EncodingRun(
+        audio,
+        storage,
+        settings.dtype,
+        settings.audio_field,
+        options or EncodingOptions(),
+        progress,
+        column=settings.column,
+    )
     recipe = _LatentRecipe(source, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, published_index, progress)
     return replace(built, stats=recipe.stats)
@@ -158,11 +169,14 @@ class _LatentRecipe:
         return b""
 
     def write(self, plans: Sequence[LatentPlan]) -> dict[str, ShardIndex]:
-        """See `ShardRecipe`. Latents of unchanged audio are copied from the previous shards."""
+        """See `ShardRecipe`. Latents of unchanged audio, or of equal texts, are copied from the previous shards."""
         from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - only here torch is imported
+        from headrace.encoding.text_shards import encode_text_shards  # noqa: PLC0415
 
-        encoders = _checked(self.encoders(), self.settings)
-        indexes, self.stats = encode_shards(plans, encoders, replace(self.run, held=self._held()))
+        encoders, encode = _checked(self.encoders(), self.settings), encode_shards
+        if self.settings.column:
+            encode = encode_text_shards
+        indexes, self.stats = encode(plans, encoders, replace(self.run, held=self._held()))
         return indexes
 
     def _held(self) -> dict[str, str]:

@@ -31,7 +31,7 @@ class BuildReason(StrEnum):
     AUDIO = "audio changed"
     LAYOUT = "shard layout changed"
     SETTINGS = "audio settings or codec changed"
-    ENCODER = "encoder, dtype or audio field changed"
+    ENCODER = "encoder, dtype, audio field or column changed"
     ROWS = "rows changed"
     MISSING = "shards missing"
     UNRECORDED = "not recorded, or a check has not passed"
@@ -50,7 +50,7 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
         MissingDependencyError: the encoder's package or weights are not installed.
     """
     encoder = fingerprint(latents.encoder.kind, latents.encoder.settings)
-    return LatentSettings(encoder, latents.dtype, latents.audio_field or "")
+    return LatentSettings(encoder, latents.dtype, latents.audio_field or "", latents.column or "")
 
 
 def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:

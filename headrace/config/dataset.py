@@ -109,6 +109,16 @@ class DatasetConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _texts_are_embedded(self) -> Self:
+        texts = [entry.name for entry in self.latents if entry.column is not None]
+        if texts and self.source.json_content == JsonContent.MINIMAL:
+            raise ValueError(
+                f"latents ({texts[0]}).column: the texts are read from the JSON of the samples, which source.json: "
+                "minimal leaves without metadata; choose embed"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _latents_are_of_known_fields(self) -> Self:
         known = tuple(self.source.fields) or (_ONE_FIELD,)
         fields = {f"latents ({entry.name})": entry.audio_field for entry in self.latents}

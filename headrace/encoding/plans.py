@@ -14,6 +14,8 @@ LatentDtype = Literal["float16", "bfloat16", "float32"]
 AUDIO_SHARD_NOTE = "audio_shard"
 AUDIO_FIELD_NOTE = "audio_field"
 """The note with the name of the audio field that latents are made from; without this note it is the first."""
+COLUMN_NOTE = "text_column"
+"""The note with the name of the metadata column whose texts latents are made from."""
 DTYPE_NOTE = "dtype"
 ENCODER_NOTE = "encoder"
 SECONDS_NOTE = "seconds"
@@ -44,7 +46,7 @@ class NoLatents:
     """Why a sample has no latents.
 
     Attributes:
-        code: `RejectReason.NOT_FINITE` or `RejectReason.OVERFLOW`.
+        code: `RejectReason.NOT_FINITE`, `RejectReason.OVERFLOW` or `RejectReason.NO_TEXT`.
         reason: explanation in a sentence.
     """
 
@@ -59,6 +61,19 @@ class NoLatents:
             "the encoder gives latents that are not finite numbers; check its weights and settings (autocast float16 "
             "overflows easily), or list the sample's key under exclude",
         )
+
+    @classmethod
+    def no_text(cls, column: str) -> "NoLatents":
+        """The rejection of a sample whose text is null, or missing."""
+        return cls(
+            RejectReason.NO_TEXT.value,
+            f"its {column} is null or missing; give it a text, which may be empty, or raise max_rejected",
+        )
+
+    @classmethod
+    def no_tokens(cls) -> "NoLatents":
+        """The rejection of a text without a token that the model knows."""
+        return cls(RejectReason.NO_TEXT.value, "its text has no token of the model's; give it another text")
 
     @classmethod
     def no_codes(cls, name: str, dtype: str) -> "NoLatents":
@@ -115,6 +130,7 @@ class EncodingRun:
         options: batch size and threads.
         progress: called with a number of samples each time this many are done.
         held: key of a sample → name of the existing latent shard that has it.
+        column: the metadata column whose texts are encoded; empty for audio.
     """
 
     audio: Storage
@@ -124,3 +140,4 @@ class EncodingRun:
     options: EncodingOptions = field(default_factory=EncodingOptions)
     progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005
     held: Mapping[str, str] = field(default_factory=dict)
+    column: str = ""

@@ -5,17 +5,15 @@ Another thread writes each latent shard as soon as its last clip is encoded. Onl
 are in memory.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
 
-from headrace.encoders.outputs import EncoderOutput, outputs_of
-from headrace.encoders.protocol import Encoder, frame_rate_hz
+from headrace.encoders.outputs import outputs_of
+from headrace.encoders.protocol import Encoder
 from headrace.encoding.alone import AloneCheck
 from headrace.encoding.assembly import Assembly
 from headrace.encoding.batches import plan_batches
@@ -25,34 +23,18 @@ from headrace.encoding.engine import Engine
 from headrace.encoding.kept import KeptLatents
 from headrace.encoding.made import Made
 from headrace.encoding.plans import (
-    AUDIO_FIELD_NOTE,
-    AUDIO_SHARD_NOTE,
-    DTYPE_NOTE,
-    ENCODER_NOTE,
-    SECONDS_NOTE,
     EncodingRun,
-    LatentDtype,
     LatentPlan,
-    NoLatents,
 )
+from headrace.encoding.publishing import MadeShard, publish_shard, stored_outputs
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.errors import BuildError
-from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
-from headrace.format.manifests.manifests import ManifestRejection
-from headrace.format.shards.writer import ShardWriter
-from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_as_json
-from headrace.format.tensors.pth import saved_outputs
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.tensors.outputs import Output
 from headrace.format.tensors.tensors import storage_dtype
-from headrace.format.typed_json import sample_json
 from headrace.ordered import Backlog, TaskThreads, map_in_order
-from headrace.output_kinds import HIDDEN
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
@@ -219,60 +201,10 @@ class ShardEncoding:
         self._published |= self._publishing.take(_PUBLISHING)
 
     def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Made]) -> tuple[str, ShardIndex]:
-        """Write one latent shard. Returns its input digest and its index.
-
-        The shard has `<key>.pth` and `<key>.json` for each sample of the audio shard, in the same order. A sample
-        without latents has only its JSON, which has the reason.
-        """
-        refused: list[ManifestRejection] = []
-        with ShardWriter(self.route.storage, plan.place) as writer:
-            for clip, text, made in zip(shard.clips, shard.texts, latents, strict=True):
-                content = sample_json(text, plan.audio_shard, clip.key)
-                if isinstance(made, NoLatents):
-                    path = str(content.get("headrace", {}).get("source", ""))
-                    refused.append(ManifestRejection(path, made.code, made.reason, clip.key))
-                    about = latent_json(content, self.encoder, self.outputs, made)
-                    writer.add(clip.key, {"json": (about, len(about))})
-                else:
-                    _add(writer, clip.key, self.outputs, made, latent_json(content, self.encoder, self.outputs))
-            notes = {
-                AUDIO_SHARD_NOTE: plan.audio_shard,
-                DTYPE_NOTE: self.route.dtype,
-                ENCODER_NOTE: self.encoder.fingerprint,
-                FRAME_RATE_NOTE: repr(_frame_rate_hz(self.encoder, self.outputs)),
-                REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
-                SECONDS_NOTE: repr(round(shard.seconds, 6)),
-                **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
-                **({OUTPUTS: outputs_as_json(self.outputs)} if self.outputs[0].is_named else {}),
-            }
-            if writer.keys != [clip.key for clip in shard.clips]:
-                raise BuildError(
-                    f"{plan.audio_shard}: its latents would have other samples; this is an error in Headrace, please "
-                    "report it"
-                )
-            has_tensors = len(refused) < len(shard.clips)
-            index = writer.publish(plan.input_digest, notes, self.outputs if has_tensors else ())
-            return plan.input_digest, index
-
-
-def stored_outputs(encoder: Encoder, dtype: LatentDtype) -> tuple[Output, ...]:
-    """The outputs of an encoder as shards describe them, if floats are stored in a dtype."""
-    return tuple(_stored_output(output, dtype, encoder.sample_rate_hz) for output in outputs_of(encoder))
-
-
-def _stored_output(output: EncoderOutput, dtype: LatentDtype, sample_rate_hz: int) -> Output:
-    if output.name == HIDDEN:
-        return hidden_output(dtype)
-    hop, unit = output.hop.as_integer_ratio()  # a hop of 316.8 at 48 kHz is one of 1584 at 240 kHz
-    return Output(output.name, output.kind, output.dtype or dtype, hop, sample_rate_hz * unit if output.has_time else 0)
-
-
-def _add(writer: ShardWriter, key: str, outputs: Sequence[Output], made: "Sequence[Tensor]", about: bytes) -> None:
-    """Append a sample with latents to a shard."""
-    saved = saved_outputs(outputs, made)
-    tensors = tuple(PlacedTensor(tensor.place, tensor.crc32) for tensor in saved.tensors)
-    facts = SampleEntry(key, {}, len(made[0]), tensors=tensors)
-    writer.add(key, {"pth": (saved.blob, len(saved.blob)), "json": (about, len(about))}, facts)
+        """Write one latent shard. Returns its input digest and its index."""
+        keys = [clip.key for clip in shard.clips]
+        made = MadeShard(plan, shard.seconds, keys, shard.texts, latents)
+        return plan.input_digest, publish_shard(self.route, self.encoder, self.outputs, made)
 
 
 def encode_shards(
@@ -312,30 +244,3 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
         groups[-1].append(plan)
         seconds += plan.seconds
     return groups
-
-
-def latent_json(
-    audio: Mapping[str, Any], encoder: Encoder, outputs: Sequence[Output], rejection: NoLatents | None = None
-) -> bytes:
-    """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
-
-    Args:
-        audio: content of the audio sample's JSON.
-        encoder: the encoder of the latents.
-        outputs: its outputs; they are described if the encoder names them.
-        rejection: why the sample has no latents; None if it has.
-    """
-    facts: dict[str, object] = {
-        "encoder": encoder.fingerprint,
-        "frame_rate_hz": _frame_rate_hz(encoder, outputs),
-    }
-    if outputs[0].is_named:
-        facts[OUTPUTS] = [output.described() for output in outputs]
-    refused = {} if rejection is None else {"refused": rejection.code}
-    content = {**audio, "headrace": {**audio.get("headrace", {}), **facts, **refused}}
-    return json.dumps(content, ensure_ascii=False).encode()
-
-
-def _frame_rate_hz(encoder: Encoder, outputs: Sequence[Output]) -> float:
-    """Frames per second of the first output; 0 for a vector."""
-    return outputs[0].frame_rate_hz if outputs[0].is_named else frame_rate_hz(encoder)

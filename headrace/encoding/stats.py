@@ -45,6 +45,7 @@ class EncodingStats:
         peak_memory_bytes: largest memory allocated on a GPU; 0 without a GPU.
         halvings: how often memory ran out and the batches were halved.
         num_kept: samples whose latents were reused, because their audio has not changed.
+        num_texts: distinct texts that were encoded; 0 for audio.
         alone: the comparison of one sample encoded in a batch and alone; None if no batch had several rows.
     """
 
@@ -57,6 +58,7 @@ class EncodingStats:
     peak_memory_bytes: int = 0
     halvings: int = 0
     num_kept: int = 0
+    num_texts: int = 0
     alone: Comparison | None = None
 
     @property
