@@ -40,8 +40,9 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         group_name=config.name,
         owners=config.owners,
         kinds={"torch", latents.encoder.kind},
-        description=f"Latents of the encoder `{latents.encoder.kind}` as {latents.dtype}: one shard for each audio "
-        "shard, with the same keys in the same order. Runs on the GPUs of the machine, or on its CPU without any.",
+        description=f"Latents of the encoder `{latents.encoder.kind}` {_of_column(latents)}as {latents.dtype}: one "
+        "shard for each audio shard, with the same keys in the same order. Runs on the GPUs of the machine, or on its "
+        "CPU without any.",
     )
     def latent_shards(
         context: dg.AssetExecutionContext,
@@ -86,3 +87,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
             headrace_encoders.release()  # all partitions of the run use the same encoder
 
     return latent_shards
+
+
+def _of_column(latents: LatentsConfig) -> str:
+    return f"of the column `{latents.column}` " if latents.column else ""

@@ -21,6 +21,7 @@ from headrace.encoding.engine import Engine
 from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
+    COLUMN_NOTE,
     DTYPE_NOTE,
     ENCODER_NOTE,
     EncodingOptions,
@@ -29,11 +30,14 @@ from headrace.encoding.plans import (
 )
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
+from headrace.encoding.text_shards import encoded_texts
+from headrace.encoding.texts import json_texts, texts_of
 from headrace.encoding.windows import plan_windows
 from headrace.errors import BuildError, FormatError, HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.shard_table import ShardTable
+from headrace.format.typed_json import sample_json
 from headrace.smoke.comparing import note
 from headrace.stores.storage import Storage
 from headrace.verification.excerpts import read_latents
@@ -110,7 +114,8 @@ class ReencodingCheck:
                 f"the shard was encoded by encoder {index.notes.get(ENCODER_NOTE, '')[:12]}, the current encoder is "
                 f"{encoder.fingerprint[:12]}; build these latents again"
             )
-        alone, most = self._alone(encoder, index, row)
+        column = index.notes.get(COLUMN_NOTE)
+        alone, most = self._text_alone(encoder, index, row, column) if column else self._alone(encoder, index, row)
         stored = (read_latents(self.latents, index, row, count, number) for number, count in enumerate(most))
         found = tuple(torch.from_numpy(values) for values in stored if values is not None)
         beginning = tuple(values[:count] for values, count in zip(alone, most, strict=True))
@@ -133,19 +138,39 @@ class ReencodingCheck:
             return made, [len(values) for values in made]
         return made, [windows[1].start // output.hop if output.has_time else 0 for output in outputs_of(encoder)]
 
+    def _text_alone(
+        self, encoder: Encoder, index: ShardIndex, row: int, column: str
+    ) -> "tuple[tuple[torch.Tensor, ...], list[int]]":
+        """Latents of the texts that a sample's audio shard has, and of each output the number of rows."""
+        audio = read_index(self.audio, index.note(AUDIO_SHARD_NOTE))
+        if (place := audio.find(index.key(row))) is None:
+            raise _without_sample(audio)
+        (text,) = json_texts(self.audio, audio, [place])
+        texts = texts_of(sample_json(text, audio.shard, index.key(row)), column, f"{audio.shard}: {index.key(row)}")
+        if texts is None:
+            raise BuildError(f"its {column} is null in {audio.shard}; build these latents again")
+        made = encoded_texts(encoder, _dtype_of(index), texts, audio.shard, index.key(row))
+        if isinstance(made, NoLatents):
+            raise BuildError(made.reason)
+        return made, [len(values) for values in made]
+
     @contextmanager
     def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
         """The sample's audio as a temporary file; only its byte range is read."""
         audio = read_index(self.audio, index.note(AUDIO_SHARD_NOTE))
         field = index.notes.get(AUDIO_FIELD_NOTE, "")
         if (place := audio.find(index.key(row))) is None or (found := audio.audio_of(place, field)) is None:
-            raise FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
+            raise _without_sample(audio)
         (blob,) = self.audio.read_ranges(audio.shard, [found.span])
         with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
             file.write(blob)
             file.flush()
             facts = (int(audio.num_frames[place]), int(audio.sample_rate_hz[place]), found.num_channels)
             yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)
+
+
+def _without_sample(audio: ShardIndex) -> FormatError:
+    return FormatError(f"the audio shard {audio.shard} does not contain this sample; build these latents again")
 
 
 def _dtype_of(index: ShardIndex) -> LatentDtype:

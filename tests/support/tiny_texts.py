@@ -7,7 +7,26 @@ from typing import Any
 import numpy as np
 import torch
 
-WORDS = "a an the dog cat bird barks sings loudly softly in rain wind and music piano plays no".split()
+WORDS = [
+    "a",
+    "an",
+    "the",
+    "dog",
+    "cat",
+    "bird",
+    "barks",
+    "sings",
+    "loudly",
+    "softly",
+    "in",
+    "rain",
+    "wind",
+    "and",
+    "music",
+    "piano",
+    "plays",
+    "no",
+]
 """The words that the tokenizers know."""
 DIM = 32
 _SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -27,6 +46,7 @@ def tokenizer() -> Any:
 
 def save_text(name: str, folder: Path, *, seed: int = 0) -> Path:
     """Save the model with this name (`bert`, `t5`, `clap` or `static`) in `folder`."""
+    folder.mkdir(exist_ok=True)
     torch.manual_seed(seed)
     if name == "static":
         table = np.random.default_rng(seed).standard_normal((len(WORDS) + len(_SPECIAL), DIM)).astype(np.float32)

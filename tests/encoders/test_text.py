@@ -1,0 +1,149 @@
+"""Settings, fingerprints and models of `kind: text`."""
+
+import numpy as np
+import pytest
+import torch
+
+from headrace import encoders
+from headrace.encoders.protocol import TextEncoder
+from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
+from tests.support.tiny_texts import describe_text, recomputed, save_text
+
+TEXTS = ["a dog barks loudly in the rain", "the cat", "a zebra", ""]
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    return {name: save_text(name, tmp_path_factory.mktemp(name)) for name in ("bert", "t5", "clap", "static")}
+
+
+def encoded(encoder, texts):
+    """The outputs of texts in one batch, with rubbish behind each row's end."""
+    ids = encoder.token_ids(texts)
+    lengths = torch.tensor([len(one) for one in ids])
+    batch = torch.full((len(ids), 1, int(lengths.max())), 3)
+    for row, one in enumerate(ids):
+        batch[row, 0, : len(one)] = torch.from_numpy(one)
+    return encoder.encode(batch, lengths), lengths
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "clap", "static"])
+def test_a_text_has_the_vector_that_it_has_alone(folders, name):
+    encoder = encoders.load("text", {"model": str(folders[name])})
+    assert isinstance(encoder, TextEncoder)
+    texts = [text for text in TEXTS if text or name != "static"]
+    found = encoded(encoder, texts)[0]["embedding"]
+    wanted = torch.stack([recomputed(name, folders[name], text) for text in texts])
+    assert torch.allclose(found, wanted, atol=2e-6)
+    assert float((wanted[0] - wanted[1]).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "clap"])
+def test_hidden_states_are_those_of_each_token(folders, name):
+    from transformers import AutoModel, AutoTokenizer, T5EncoderModel
+
+    encoder = encoders.load("text", {"model": str(folders[name]), "output": "hidden"})
+    found, lengths = encoded(encoder, TEXTS)
+    hidden, counts = found["hidden"]
+    assert torch.equal(counts, lengths)
+    model = (T5EncoderModel if name == "t5" else AutoModel).from_pretrained(folders[name]).eval()
+    model = model.text_model if name == "clap" else model
+    tokenizer = AutoTokenizer.from_pretrained(folders[name])
+    for row, text in enumerate(TEXTS):
+        given = tokenizer(text, return_tensors="pt", return_token_type_ids=False)
+        with torch.inference_mode():
+            wanted = model(**given).last_hidden_state[0]
+        assert torch.allclose(hidden[row, : int(counts[row])], wanted, atol=5e-6)
+
+
+def test_long_texts_are_cut_to_what_the_model_takes(folders):
+    long = " ".join(["dog"] * 100)
+    for settings, most in (({}, 24), ({"max_tokens": 5}, 5)):
+        encoder = encoders.load("text", {"model": str(folders["bert"]), **settings})
+        assert encoder.info.window == len(encoder.token_ids([long])[0]) == most
+    static = encoders.load("text", {"model": str(folders["static"]), "max_tokens": 5})
+    assert len(static.token_ids([long])[0]) == 5
+    assert encoders.load("text", {"model": str(folders["clap"])}).info.window == 22  # its positions begin at 2
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("t5", {"autocast": "float16"}, "a T5 overflows in float16; choose autocast: bfloat16"),
+        ("static", {"output": "hidden"}, "is a table of token vectors, which gives output: vector in float32 only"),
+        ("static", {"autocast": "bfloat16"}, "gives output: vector in float32 only"),
+        ("bert", {"max_tokens": 0}, "max_tokens must be at least 1, found 0"),
+        ("bert", {"max_tokens": 25}, "max_tokens is 25, this model takes at most 24"),
+        ("bert", {"layer": 3}, "unknown setting 'layer'"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(folders, name, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        encoders.load("text", {"model": str(folders[name]), **settings})
+
+
+def test_t5_runs_in_bfloat16(folders):
+    encoder = encoders.load("text", {"model": str(folders["t5"]), "autocast": "bfloat16"})
+    assert encoder.info.batch_tolerance > 0
+    found = encoded(encoder, TEXTS)[0]["embedding"]
+    assert found.dtype == torch.float32
+    assert torch.allclose(found[0], recomputed("t5", folders["t5"], TEXTS[0]), atol=0.1)
+
+
+def test_the_fingerprint_is_that_of_the_files(folders, tmp_path):
+    first = encoders.fingerprint("text", {"model": str(folders["bert"])})
+    assert first == encoders.fingerprint("text", {"model": str(save_text("bert", tmp_path / "same"))})
+    others = [
+        {"model": str(save_text("bert", tmp_path / "other", seed=1))},
+        {"model": str(folders["bert"]), "output": "hidden"},
+        {"model": str(folders["bert"]), "max_tokens": 7},
+    ]
+    (tmp_path / "same/tokenizer.json").write_text("{}")
+    others.append({"model": str(tmp_path / "same")})
+    assert len({first, *(encoders.fingerprint("text", other) for other in others)}) == 5
+
+
+def test_files_that_are_missing_or_wrong_are_named(tmp_path):
+    folder = save_text("static", tmp_path / "model")
+    (folder / "tokenizer.json").write_text("{")
+    with pytest.raises(IntegrityError, match=r"tokenizer\.json: not a tokenizer"):
+        encoders.load("text", {"model": str(folder)})
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(MissingDependencyError, match=r"has no tokenizer\.json"):
+        encoders.fingerprint("text", {"model": str(folder)})
+    (folder / "table.npy").unlink()
+    with pytest.raises(MissingDependencyError, match="has no weights"):
+        encoders.fingerprint("text", {"model": str(folder)})
+    with pytest.raises(MissingDependencyError, match="encoder text: nobody/none: no such folder"):
+        encoders.fingerprint("text", {"model": "nobody/none"})
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        (np.zeros((3, 4), np.float32), ConfigError, "tokens, the table 3 vectors; they are not of one model"),
+        (np.zeros(30, np.float32), IntegrityError, r"expected finite numbers \(tokens, D\), found \(30,\)"),
+        (np.full((30, 4), np.nan, np.float32), IntegrityError, "expected finite numbers"),
+        (np.array([None] * 30), IntegrityError, "not a table of token vectors"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(tmp_path, table, error, message):
+    folder = save_text("static", tmp_path / "model")
+    np.save(folder / "table.npy", table, allow_pickle=True)
+    with pytest.raises(error, match=message):
+        encoders.load("text", {"model": str(folder)})
+
+
+def test_tables_are_read_from_safetensors_and_normalised_where_their_model_says_so(tmp_path):
+    from safetensors.numpy import save_file
+
+    folder = save_text("static", tmp_path / "model")
+    table = np.load(folder / "table.npy")
+    (folder / "table.npy").unlink()
+    save_file({"embeddings": table}, folder / "model.safetensors")
+    describe_text(folder, model_type="model2vec", normalize=True)
+    found = encoded(encoders.load("text", {"model": str(folder)}), ["a dog"])[0]["embedding"]
+    assert np.isclose(float(found.norm()), 1.0)
+    save_file({"embeddings": table, "weights": table[:, 0].copy()}, folder / "model.safetensors")
+    with pytest.raises(ConfigError, match="has several arrays"):
+        encoders.load("text", {"model": str(folder)})
