@@ -28,10 +28,11 @@ from headrace_dagster.resources.workers import Workers
 def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.AssetsDefinition:
     """The asset NAME/<latents>_latent_shards of a data set, partitioned."""
     config, keys = dataset.config, dataset.keys
+    texts, _ = config.text_column(latents)
 
     @dg.asset(
         key=keys.latent_shards(latents.name),
-        deps=[keys.audio_shards],
+        deps=[keys.audio_shards, *([keys.columns(texts)] if texts else [])],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
         output_required=False,  # without one, the run is superseded
@@ -65,6 +66,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                     shards,
                     options=headrace_encoders.options(num_threads),
                     progress=progress,
+                    columns=headrace_storage.columns(config, texts) if texts else None,
                 )
 
             output = headrace_storage.output(config)

@@ -10,12 +10,14 @@ from itertools import takewhile
 
 import dagster as dg
 
-from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.assemble.waves import PartitionWork
 from headrace.catalog.stored.header import CatalogHeader, read_current_header
+from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import CatalogError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
@@ -130,7 +132,7 @@ class DueWorkReader:
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         stages |= self._columns(catalog, ready, missing)
         for latents in self.config.latents:
-            wanted = wanted_latents(ready, latent_settings(latents))
+            wanted = self._wanted_latents(ready, latents)
             shards = self.storage.latents(self.config, latents.name)
             key = self.keys.latent_shards(latents.name)
             stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
@@ -141,6 +143,14 @@ class DueWorkReader:
             token = self._finish_token(catalog.digest, stages) if rest else ""
             return DueWork(partitions, tuple(self._after(partitions, stages)), token, hours, rest)
         return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
+
+    def _wanted_latents(self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig) -> dict[str, str]:
+        """`wanted_latents`; nothing while the table that has their texts was never valid."""
+        try:
+            rows = rows_of_texts(self.storage.output(self.config), self.config, latents)
+        except CatalogError:
+            return {}
+        return wanted_latents(audio, latent_settings(latents), rows)
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""

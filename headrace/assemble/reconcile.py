@@ -53,9 +53,23 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
     return LatentSettings(encoder, latents.dtype, latents.audio_field or "", latents.column or "")
 
 
-def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:
-    """Partition → `Manifest.wanted` of up-to-date latents, given the audio manifests."""
-    return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
+def latent_sources(audio: Mapping[str, KnownManifest], rows: Mapping[str, str] | None) -> dict[str, str]:
+    """Partition → `Manifest.source` of up-to-date latents.
+
+    Args:
+        audio: the audio manifests.
+        rows: for texts of a set of columns, partition → digest of the rows of the set; None for any other latents.
+    """
+    if rows is None:
+        return {partition: manifest.digest for partition, manifest in audio.items()}
+    return {name: columns_source(found.digest, rows.get(name, "")) for name, found in audio.items()}
+
+
+def wanted_latents(
+    audio: Mapping[str, KnownManifest], settings: LatentSettings, rows: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Partition → `Manifest.wanted` of up-to-date latents; see `latent_sources`."""
+    return {partition: settings.wanted(source) for partition, source in latent_sources(audio, rows).items()}
 
 
 def wanted_columns(audio: Mapping[str, KnownManifest], rows: Mapping[str, str]) -> dict[str, str]:
@@ -109,8 +123,10 @@ def why_build(
             BuildReason.ROWS: of_rows != rows or found.wanted != settings.wanted(found.source),
         }
     else:
+        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
         reasons |= {
-            BuildReason.AUDIO: found.source != source,
+            BuildReason.AUDIO: of_audio != audio,
+            BuildReason.ROWS: of_rows != rows,
             BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
         }
     return tuple(reason for reason in BuildReason if reasons.get(reason))

@@ -152,7 +152,7 @@ class LatentsConfig(Section):
         encoder: the encoder that computes the latents.
         dtype: stored type.
         audio_field: audio field that the latents are made from; None for the first; in the YAML `field`.
-        column: metadata column with the texts that they are made from, for `kind: text` only.
+        column: metadata column with the texts that they are made from, or `set.column`, for `kind: text` only.
         frame_aligned: metadata columns whose lists have one entry per latent frame; each has a check.
         max_rejected: largest share of samples whose latents may be rejected because they are not finite or do not fit
             the dtype; above it, no snapshot is committed.

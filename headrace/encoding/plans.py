@@ -16,6 +16,8 @@ AUDIO_FIELD_NOTE = "audio_field"
 """The note with the name of the audio field that latents are made from; without this note it is the first."""
 COLUMN_NOTE = "text_column"
 """The note with the name of the metadata column whose texts latents are made from."""
+COLUMNS_NOTE = "text_columns"
+"""The note with the file of columns that has these texts; without this note the JSON of the samples has them."""
 DTYPE_NOTE = "dtype"
 ENCODER_NOTE = "encoder"
 SECONDS_NOTE = "seconds"
@@ -33,12 +35,14 @@ class LatentPlan:
         seconds: length of the audio in it.
         place: its partition and sequence number.
         input_digest: digest of everything that it is made from.
+        columns: for texts of a set of columns, the file with those of the shard; empty for any other latents.
     """
 
     audio_shard: str
     seconds: float
     place: ShardPlace
     input_digest: str
+    columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ class EncodingRun:
         progress: called with a number of samples each time this many are done.
         held: key of a sample → name of the existing latent shard that has it.
         column: the metadata column whose texts are encoded; empty for audio.
+        columns: the folder of the set of columns that has it; None if the JSON of the samples has it.
     """
 
     audio: Storage
@@ -141,3 +146,4 @@ class EncodingRun:
     progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005
     held: Mapping[str, str] = field(default_factory=dict)
     column: str = ""
+    columns: Storage | None = None

@@ -12,6 +12,7 @@ from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
     COLUMN_NOTE,
+    COLUMNS_NOTE,
     DTYPE_NOTE,
     ENCODER_NOTE,
     SECONDS_NOTE,
@@ -82,6 +83,7 @@ def publish_shard(route: EncodingRun, encoder: Encoder, outputs: tuple[Output, .
             SECONDS_NOTE: repr(round(shard.seconds, 6)),
             **({AUDIO_FIELD_NOTE: route.audio_field} if route.audio_field else {}),
             **({COLUMN_NOTE: route.column} if route.column else {}),
+            **({COLUMNS_NOTE: shard.plan.columns} if shard.plan.columns else {}),
             **({OUTPUTS: outputs_as_json(outputs)} if outputs[0].is_named else {}),
         }
         if writer.keys != list(shard.keys):

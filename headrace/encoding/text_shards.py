@@ -101,7 +101,7 @@ class TextEncoding:
         group: Group = []
         num_bytes = 0
         for plan in plans:
-            shard = read_texts(self.route.audio, plan.audio_shard, self.route.column)
+            shard = read_texts(self.route, plan)
             size = self._num_bytes(shard)
             if group and num_bytes + size > _GROUP_BYTES:
                 yield group

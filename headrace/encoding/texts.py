@@ -1,13 +1,15 @@
 """Reads the texts of the samples of an audio shard from their JSON; the audio is not read. Does not import torch."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.checksums import crc32
 from headrace.encoders.protocol import TokenIds
-from headrace.errors import BuildError, FormatError, IntegrityError
+from headrace.encoding.plans import EncodingRun, LatentPlan
+from headrace.errors import BuildError, ConfigError, FormatError, IntegrityError
+from headrace.format.beside.column_files import read_columns
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.typed_json import sample_json
@@ -48,20 +50,33 @@ class TextShard:
     texts: tuple[tuple[str, ...] | None, ...]
 
 
-def read_texts(storage: Storage, shard: str, column: str) -> TextShard:
-    """The texts in a metadata column of the samples of an audio shard.
+def read_texts(route: EncodingRun, plan: LatentPlan) -> TextShard:
+    """The texts of the samples of an audio shard, from their JSON or from a set of columns.
 
     Raises:
+        ConfigError: the set of columns has no such column.
         FormatError: a sample has no JSON, or an invalid one.
         IntegrityError: the JSON is damaged.
         BuildError: a value is neither a text nor a list of texts.
     """
-    index = read_index(storage, shard)
-    keys, jsons = tuple(index.keys()), tuple(json_texts(storage, index))
-    contents = (sample_json(text, shard, key) for key, text in zip(keys, jsons, strict=True))
-    places = (f"{shard}: sample {key!r}" for key in keys)
-    texts = tuple(texts_of(content, column, place) for content, place in zip(contents, places, strict=True))
+    index, column = read_index(route.audio, plan.audio_shard), route.column
+    keys, jsons = tuple(index.keys()), tuple(json_texts(route.audio, index))
+    if route.columns is None:
+        values = [sample_json(text, index.shard, key).get(column) for key, text in zip(keys, jsons, strict=True)]
+    else:
+        values = _values(route.columns, plan.columns, column.partition(".")[2])
+    places = (f"{index.shard}: sample {key!r}" for key in keys)
+    texts = tuple(texts_of(value, column, place) for value, place in zip(values, places, strict=True))
     return TextShard(keys, jsons, texts)
+
+
+def _values(storage: Storage, name: str, column: str) -> list[Any]:
+    table = read_columns(storage, name)
+    names = [spec.name for spec in table.specs if not spec.is_fact]
+    if column not in names:
+        raise ConfigError(f"{storage.uri}: no column {column!r}; the columns are {', '.join(names) or 'none'}")
+    found = table.column(column)
+    return [found.value(row) for row in range(len(found))]
 
 
 def json_texts(storage: Storage, index: ShardIndex, rows: Sequence[int] | None = None) -> list[bytes]:
@@ -84,17 +99,17 @@ def json_texts(storage: Storage, index: ShardIndex, rows: Sequence[int] | None =
     return found
 
 
-def texts_of(content: Mapping[str, Any], column: str, place: str) -> tuple[str, ...] | None:
-    """The texts of a sample's column: one, or those of a list without its nulls; None if there is none.
+def texts_of(value: object, column: str, place: str) -> tuple[str, ...] | None:
+    """The texts of a value of a column: one, or those of a list without its nulls; None if there is none.
 
-    >>> texts_of({"caption": ["a dog", None, "barking"]}, "caption", "a")
+    >>> texts_of(["a dog", None, "barking"], "caption", "a")
     ('a dog', 'barking')
 
     Raises:
         BuildError: the value is neither a text nor a list of texts; the message begins with `place`.
     """
-    value = content.get(column)
-    found = tuple(one for one in (value if isinstance(value, list) else [value]) if one is not None)
+    given: list[Any] = value if isinstance(value, list) else [value]
+    found = tuple(one for one in given if one is not None)
     if (wrong := next((one for one in found if not isinstance(one, str)), None)) is not None:
         raise BuildError(
             f"{place}: {column} is {wrong!r}, expected a text or a list of texts; name another column, or make it text"

@@ -22,6 +22,7 @@ from headrace.encoding.plans import (
     AUDIO_FIELD_NOTE,
     AUDIO_SHARD_NOTE,
     COLUMN_NOTE,
+    COLUMNS_NOTE,
     DTYPE_NOTE,
     ENCODER_NOTE,
     EncodingOptions,
@@ -100,6 +101,8 @@ class ReencodingCheck:
 
     def _row(self, shard: str) -> tuple[ShardIndex, int] | None:
         index = read_index(self.latents, shard)
+        if COLUMNS_NOTE in index.notes:
+            return None
         rows = [row for row in range(len(index)) if index.row(row).tensors[0] is not None]
         return (index, min(rows, key=lambda row: self._lot(index.key(row)))) if rows else None
 
@@ -146,7 +149,8 @@ class ReencodingCheck:
         if (place := audio.find(index.key(row))) is None:
             raise _without_sample(audio)
         (text,) = json_texts(self.audio, audio, [place])
-        texts = texts_of(sample_json(text, audio.shard, index.key(row)), column, f"{audio.shard}: {index.key(row)}")
+        value = sample_json(text, audio.shard, index.key(row)).get(column)
+        texts = texts_of(value, column, f"{audio.shard}: {index.key(row)}")
         if texts is None:
             raise BuildError(f"its {column} is null in {audio.shard}; build these latents again")
         made = encoded_texts(encoder, _dtype_of(index), texts, audio.shard, index.key(row))

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from headrace.assemble.changes import ShardsBefore
-from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.reconcile import (
     BuildReason,
     Settings,
     latent_settings,
+    latent_sources,
     shard_settings,
-    wanted_latents,
     wanted_partitions,
     why_build,
 )
@@ -200,8 +200,8 @@ class DatasetBuild:
         manifests = {name: manifests[name] for name in partitions}
         storage = self.storage.latents(self.config, latents.name)
         settings = latent_settings(latents)
-        wanted = wanted_latents(manifests, settings)
-        sources = {name: found.digest for name, found in manifests.items()}
+        sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
+        wanted = {name: settings.wanted(source) for name, source in sources.items()}
         self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
         catalog = snapshot.snapshot.catalog
         if not any(outcome.stops for outcome in self.runner.outcomes[before:]):

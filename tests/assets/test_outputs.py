@@ -58,7 +58,14 @@ def test_texts_pass_the_graph_and_a_changed_one_is_encoded_alone(tmp_path, monke
         rows = [{"path": f"tone{number:03d}.wav", "caption": one} for number, one in enumerate(captions)]
         table.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
+    def write_tags(*tags):
+        table = tmp_path / "tags.jsonl"
+        table.write_text(
+            "".join(json.dumps({"path": f"tone{n:03d}.wav", "tag": tag}) + "\n" for n, tag in enumerate(tags))
+        )
+
     write(CAPTIONS)
+    write_tags(["rain", "the wind"], ["rain"], ["a cat", "a dog", "rain"], ["the bird"], ["rain", "the wind"], ["no"])
     encoder = {"kind": "text", "model": str(model)}
     project.write_yaml(
         source={"uri": str(project.recordings), "metadata": str(tmp_path / "captions.jsonl"), "settle_seconds": 0},
@@ -67,22 +74,36 @@ def test_texts_pass_the_graph_and_a_changed_one_is_encoded_alone(tmp_path, monke
         latents=[
             {"name": "captions", "encoder": encoder, "column": "caption", "max_rejected": 0.5},
             {"name": "tokens", "encoder": {**encoder, "output": "hidden"}, "column": "caption", "max_rejected": 0.5},
+            {"name": "tags", "encoder": encoder, "column": "tags.tag"},
         ],
+        columns=[{"name": "tags", "table": str(tmp_path / "tags.jsonl")}],
         loader={"num_workers": 0, "shuffle_buffer": 0},
     )
     assert build.main(["tones", "--datasets", str(project.datasets)]) == 0, capsys.readouterr().out
-    options = {"latents": ["captions", "tokens"], "batch_size": 6, "on_missing_latents": "skip"}
+    options = {"latents": ["captions", "tokens", "tags"], "batch_size": 6, "on_missing_latents": "skip"}
     (batch,) = StreamingDataLoader(StreamingDataset(remote=str(project.output), **options))
-    assert {"audio", "embedding", "embedding_choice", "hidden", "hidden_length"} <= batch.keys()
+    assert {"audio", "embedding_captions", "embedding_tags_choice", "hidden", "hidden_length"} <= batch.keys()
     assert int(batch["is_padding"].sum()) == 1
     for command in (["verify"], ["inspect"]):
         assert headrace([*command, str(project.output)]) == 0
     out = str(tmp_path / "parquet")
-    assert headrace(["export", str(project.output), out, "--to", "parquet", "--latents", "captions,tokens"]) == 0
+    assert headrace(["export", str(project.output), out, "--to", "parquet", "--latents", "captions,tokens,tags"]) == 0
     capsys.readouterr()
     write(["a bird sings", *CAPTIONS[1:]])
     assert build.main(["tones", "--datasets", str(project.datasets)]) == 0
     assert "captions" in capsys.readouterr().out
-    made = instance.get_latest_materialization_event(dg.AssetKey(["tones", "captions_latent_shards"]))
+    assert figures(instance, "captions") == (1, 2)
+    write_tags(["rain", "music"], ["rain"], ["a cat", "a dog", "rain"], ["the bird"], ["rain", "the wind"], ["no"])
+    assert build.main(["tones", "--datasets", str(project.datasets)]) == 0
+    assert figures(instance, "tags") == (1, 2)  # the other shard stays as it is
+    assert figures(instance, "captions") == (1, 2)  # not made again
+    reasons = capsys.readouterr().out
+    assert "tags_latent_shards: rows changed: train-0000" in reasons
+    assert "captions_latent_shards:" not in reasons
+
+
+def figures(instance, name):
+    """Number of texts that the last run of a set of latents encoded, and of samples whose texts were known."""
+    made = instance.get_latest_materialization_event(dg.AssetKey(["tones", f"{name}_latent_shards"]))
     metadata = {name: value.value for name, value in made.asset_materialization.metadata.items()}
-    assert (metadata["texts_encoded"], metadata["samples_kept"]) == (1, 2)
+    return metadata["texts_encoded"], metadata["samples_kept"]
