@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
-TokenIds: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+TokenIds: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 """Numbers of the tokens of one text, int64 (N,)."""
 
 
@@ -108,7 +109,7 @@ class TextEncoder(Encoder, Protocol):
     text. An output without a hop has no time, because tokens follow none.
     """
 
-    def token_ids(self, texts: Sequence[str]) -> list["TokenIds"]:
+    def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """Numbers of the tokens of each text, at most `info.window`; empty where a text has none."""
 
 

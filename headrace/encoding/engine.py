@@ -139,7 +139,7 @@ class Engine:
                     yield part
 
     def _reader(self, *, pin_memory: bool) -> "JobDecoder | TokenReader":
-        """What makes the input of jobs."""
+        """Reader of the input of jobs."""
         if isinstance(self.encoders[0], TextEncoder):
             return TokenReader(pin_memory=pin_memory)
         threads = self.options.decoding_threads(len(self.encoders))

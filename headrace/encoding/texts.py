@@ -100,7 +100,7 @@ def json_texts(storage: Storage, index: ShardIndex, rows: Sequence[int] | None =
 
 
 def texts_of(value: object, column: str, place: str) -> tuple[str, ...] | None:
-    """The texts of a value of a column: one, or those of a list without its nulls; None if there is none.
+    """The texts of a value of a column: one, or those of a list without its nulls; None without any text.
 
     >>> texts_of(["a dog", None, "barking"], "caption", "a")
     ('a dog', 'barking')

@@ -94,7 +94,7 @@ def recomputed(name: str, folder: Path, text: str) -> torch.Tensor:
 
 
 def describe_text(folder: Path, **changes: Any) -> None:
-    """Change entries of a saved model's config.json, which is made if there is none."""
+    """Change entries of a saved model's config.json, which is made if it does not exist."""
     path = folder / "config.json"
     found = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps(found | changes))
