@@ -12,7 +12,7 @@ from headrace.encoders import running
 from headrace.encoders.framing import to_device
 from headrace.encoders.outputs import EncoderOutput
 from headrace.encoders.protocol import EncoderInfo, TokenIds
-from headrace.encoders.text import TextSettings, described
+from headrace.encoders.text_settings import TextSettings, described
 from headrace.encoders.transformers_loading import load_model
 from headrace.errors import ConfigError
 from headrace.output_kinds import OutputKind

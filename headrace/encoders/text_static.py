@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headrace.encoders.outputs import EncoderOutput
 from headrace.encoders.protocol import EncoderInfo, TokenIds
-from headrace.encoders.text import TOKENIZER, TextSettings, described
+from headrace.encoders.text_settings import TOKENIZER, TextSettings, described
 from headrace.errors import ConfigError, IntegrityError
 from headrace.output_kinds import OutputKind
 
