@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import dagster as dg
 
+from headrace.assemble.centroids import with_centroids
 from headrace.assemble.latents import build_latent_partition
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
@@ -32,7 +33,11 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
 
     @dg.asset(
         key=keys.latent_shards(latents.name),
-        deps=[keys.audio_shards, *([keys.columns(texts)] if texts else [])],
+        deps=[
+            keys.audio_shards,
+            *([keys.columns(texts)] if texts else []),
+            *([keys.centroids(latents.name)] if latents.fits_centroids else []),
+        ],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
         output_required=False,  # without one, the run is superseded
@@ -56,12 +61,14 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
 
         def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])
+            with readable_failures():
+                made = with_centroids(latents, shards)
 
             def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
                 return build_latent_partition(
                     partition,
-                    latent_settings(latents),
-                    lambda: headrace_encoders.load(latents.encoder),
+                    latent_settings(made),
+                    lambda: headrace_encoders.load(made.encoder),
                     audio,
                     shards,
                     options=headrace_encoders.options(num_threads),
@@ -77,7 +84,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                 lines = ProgressLines(context.log.info, f"{latents.name} of {partition}", where, num_samples)
                 lines.begin(f"batches of {options.batch_in_words}, {counted_threads(headrace_workers)}")
                 build = headrace_workers.run(work, both(headrace_progress.built, lines.add), on_gpu=True)
-                settings = latent_settings(latents)
+                settings = latent_settings(made)
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
 

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.assemble.centroids import with_centroids
+from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
+from headrace.encoders import Encoder
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.smoke.choice import Coverage
 from headrace.smoke.verdicts import VERDICTS, WARNINGS
+from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.metadata import part_name, smoke_metadata
@@ -58,7 +62,10 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
         coverage = _coverage(context.instance, keys.loader_smoke_test)
         loads = {
-            latents_part(latents.name): partial(headrace_encoders.load, latents.encoder) for latents in config.latents
+            latents_part(latents.name): partial(
+                _load, headrace_encoders, headrace_storage.latents(config, latents.name), latents
+            )
+            for latents in config.latents
         }
         with readable_failures():
             parts = {name: SmokePart.newest(shards) for name, shards in headrace_storage.parts(config).items()}
@@ -98,3 +105,7 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
         metadata=samples,
         description=markdown_list(faults) or None,
     )
+
+
+def _load(encoders: Encoders, storage: Storage, latents: LatentsConfig) -> list[Encoder]:
+    return encoders.load(with_centroids(latents, storage).encoder)

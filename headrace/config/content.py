@@ -173,6 +173,11 @@ class LatentsConfig(Section):
             raise ValueError(f"a column is listed twice: {', '.join(columns)}")
         return columns
 
+    @property
+    def fits_centroids(self) -> bool:
+        """Whether an asset of its own fits the centroids of these units."""
+        return self.encoder.kind == "kmeans" and self.encoder.settings.get("num_codes") is not None
+
     @model_validator(mode="after")
     def _has_one_input(self) -> Self:
         if (self.encoder.kind == "text") != (self.column is not None):

@@ -86,6 +86,7 @@ def fakes(monkeypatch):
         "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
         "wanted_latents": lambda ready, settings, rows: {name: f"mel of {name}" for name in ready},
+        "with_centroids": lambda latents, storage: latents,
         "rows_of_texts": lambda output, config, latents: None,
         "rows_of_set": lambda output, catalog, name, config: {},
         "wanted_columns": lambda ready, rows: {name: f"{COLUMNS} of {name}" for name in ready},
