@@ -15,7 +15,7 @@ class DatasetKeys:
     def all(
         self, columns: Iterable[str], latents: Iterable[str], views: Iterable[str] = (), fitted: Iterable[str] = ()
     ) -> list[dg.AssetKey]:
-        """All assets of a data set that has these sets of columns, latents and views; `fitted` latents have centroids."""
+        """All assets of a data set with these sets of columns, latents and views; `fitted` are latents of centroids."""
         joined = [key for name in columns for key in (self.columns(name), self.columns_index(name))]
         made = [key for name in latents for key in (self.latent_shards(name), self.latents_index(name))]
         first = [self.catalog, self.recordings, self.audio_shards, self.sizes_index]

@@ -96,6 +96,6 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
     from headrace import encoders  # noqa: PLC0415
     from headrace.encoders.kmeans_units import UnitEncoder, read_centroids  # noqa: PLC0415 - needs torch
 
-    parsed = parsed_settings(settings)
+    parsed, mark = parsed_settings(settings), fingerprint(settings)
     inner = encoders.load(parsed.kind, parsed.own, device)
-    return UnitEncoder(inner, read_centroids(parsed.path), fingerprint(settings))
+    return UnitEncoder(inner, read_centroids(parsed.path), mark)

@@ -51,9 +51,7 @@ def sampled_frames(  # noqa: PLR0913, PLR0917 - where the audio is, what encodes
     clips, of_a_shard = [], -(-most_clips // len(shards))
     for name in shards:
         found = stack.enter_context(audio_shard(audio, name, field)).clips
-        clips += sorted(found, key=lambda clip: hashlib.sha256(clip.key.encode()).digest())[
-            : -(-most_clips // len(shards))
-        ]
+        clips += sorted(found, key=lambda clip: hashlib.sha256(clip.key.encode()).digest())[:of_a_shard]
     windows = [plan_windows(clip.num_frames_at(encoder.sample_rate_hz), encoder)[:1] for clip in clips]
     engine = Engine([encoder], "float32", EncodingOptions())
     batches = plan_batches(windows, engine.budget_frames, encoder.info.padded_to)

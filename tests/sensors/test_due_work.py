@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import CatalogError
+from headrace.errors import CatalogError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.sensors import due_work
@@ -167,6 +167,16 @@ def test_a_set_whose_table_was_never_valid_is_not_due(fakes, monkeypatch):
     fakes.found[COLUMNS], fakes.is_committed[COLUMNS] = {}, False
     due = fakes.read()
     assert (due.partitions, due.finish) == ({}, ())
+
+
+def test_centroids_are_fitted_before_anything_is_made_with_them(fakes, monkeypatch):
+    def unfitted(latents, storage):
+        raise NotFoundError("no centroids")
+
+    monkeypatch.setattr(due_work, "with_centroids", unfitted)
+    fakes.found["mel"], fakes.is_committed["mel"], fakes.is_smoke_done = {}, False, False
+    due = fakes.read()
+    assert (due.partitions, due.finish) == ({}, (fakes.keys.centroids("mel"),))
 
 
 def test_latents_of_texts_whose_table_was_never_valid_are_not_due(fakes, monkeypatch):
