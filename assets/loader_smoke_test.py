@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.assemble.reconcile import are_current
+from headrace.assemble.centroids import with_centroids
+from headrace.assemble.column_sets import rows_of_texts
+from headrace.assemble.reconcile import are_current, latent_sources
+from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot
+from headrace.encoders import Encoder
+from headrace.errors import HeadraceError
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, read_snapshot
 from headrace.locate.outputs import AUDIO
 from headrace.smoke.choice import Coverage
 from headrace.smoke.verdicts import VERDICTS, WARNINGS
+from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.metadata import part_name, smoke_metadata
@@ -43,9 +49,20 @@ def tested_snapshots(config: DatasetConfig, storage: StorageResource) -> dict[st
     found = {AUDIO: audio}
     for latents in config.latents:
         newest = newest_snapshot(storage.latents(config, latents.name))
-        if newest is not None and are_current(latents, newest.snapshot, audio.snapshot):
+        if newest is not None and _are_current(config, storage, latents, newest.snapshot, audio.snapshot):
             found[latents_part(latents.name)] = newest
     return found
+
+
+def _are_current(
+    config: DatasetConfig, storage: StorageResource, latents: LatentsConfig, found: Snapshot, audio: Snapshot
+) -> bool:
+    try:
+        fitted = with_centroids(latents, storage.latents(config, latents.name))
+        rows = rows_of_texts(storage.output(config), config, latents)
+    except HeadraceError:  # no centroids, or no valid table of texts, yet
+        return False
+    return are_current(fitted, found, latent_sources(audio.partitions, rows))
 
 
 def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
@@ -76,7 +93,10 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
         coverage = _coverage(context.instance, keys.loader_smoke_test)
         loads = {
-            latents_part(latents.name): partial(headrace_encoders.load, latents.encoder) for latents in config.latents
+            latents_part(latents.name): partial(
+                _load, headrace_encoders, headrace_storage.latents(config, latents.name), latents
+            )
+            for latents in config.latents
         }
         with readable_failures():
             tested, folders = tested_snapshots(config, headrace_storage), headrace_storage.parts(config)
@@ -127,3 +147,7 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
         metadata=samples,
         description=markdown_list(faults) or None,
     )
+
+
+def _load(encoders: Encoders, storage: Storage, latents: LatentsConfig) -> list[Encoder]:
+    return encoders.load(with_centroids(latents, storage).encoder)

@@ -153,6 +153,7 @@ class LatentsConfig(Section):
         encoder: the encoder that computes the latents.
         dtype: stored type.
         audio_field: audio field that the latents are made from; None for the first; in the YAML `field`.
+        column: metadata column with the texts that they are made from, or `set.column`, for `kind: text` only.
         frame_aligned: metadata columns whose lists have one entry per latent frame; each has a check.
         max_rejected: largest share of samples whose latents may be rejected because they are not finite or do not fit
             the dtype; above it, no snapshot is committed.
@@ -162,6 +163,7 @@ class LatentsConfig(Section):
     encoder: EncoderConfig
     dtype: Literal["float16", "bfloat16", "float32"] = "float16"
     audio_field: str | None = Field(None, alias="field")
+    column: _ColumnName | None = None
     frame_aligned: tuple[_ColumnName, ...] = ()
     max_rejected: float = Field(0.01, ge=0, le=1)
 
@@ -171,6 +173,19 @@ class LatentsConfig(Section):
         if len(set(columns)) != len(columns):
             raise ValueError(f"a column is listed twice: {', '.join(columns)}")
         return columns
+
+    @property
+    def fits_centroids(self) -> bool:
+        """Whether an asset of its own fits the centroids of these units."""
+        return self.encoder.kind == "kmeans" and self.encoder.settings.get("num_codes") is not None
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> Self:
+        if (self.encoder.kind == "text") != (self.column is not None):
+            raise ValueError("encoders of kind text need the column with the texts, `column`; others take none")
+        if self.column is not None and (self.audio_field is not None or self.frame_aligned):
+            raise ValueError("latents of a text column have neither `field` nor `frame_aligned`; remove them")
+        return self
 
 
 class ColumnSetConfig(Section):

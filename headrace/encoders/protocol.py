@@ -4,11 +4,17 @@
 and stale latents can be found without loading it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+TokenIds: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+"""Numbers of the tokens of one text, int64 (N,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,18 @@ class Encoder(Protocol):
         Returns:
             Hidden states (B, T, D), zeros behind each row's length, and int64 (B,) latent frames on the CPU.
         """
+
+
+@runtime_checkable
+class TextEncoder(Encoder, Protocol):
+    """An encoder of texts instead of audio: its `encode` takes numbers of tokens, int64 (B, 1, N), as audio.
+
+    Results depend neither on the other rows of the batch nor on the padding. `info.window` is the most tokens of a
+    text. An output without a hop has no time, because tokens follow none.
+    """
+
+    def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
+        """Numbers of the tokens of each text, at most `info.window`; empty where a text has none."""
 
 
 def frame_rate_hz(encoder: Encoder) -> float:

@@ -21,6 +21,7 @@ from headrace.encoding.made import Made
 from headrace.encoding.plans import LatentDtype, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
+from headrace.encoding.texts import TextItem
 from headrace.errors import BuildError
 from headrace.output_kinds import OutputKind
 
@@ -83,7 +84,7 @@ class AloneCheck:
     def _chosen(job: EncodingJob) -> ClipPiece:
         return job.batch.pieces[-1]
 
-    def _compare(self, clip: AudioClip, alone: Made, batched: Made) -> None:
+    def _compare(self, clip: AudioClip | TextItem, alone: Made, batched: Made) -> None:
         self.comparison = compared(clip.key, alone, batched, self.encoder, self.dtype)
         if not self.comparison.is_same:
             raise BuildError(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import torch
 
 from headrace.encoders import running
-from headrace.encoders.protocol import Encoder
+from headrace.encoders.protocol import Encoder, TextEncoder
 from headrace.encoding.batches import EncodingBatch, plan_batches
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
-from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
+from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder, TokenReader
 from headrace.encoding.stats import EncodingStats, Waits
 from headrace.encoding.windows import ClipWindow
 from headrace.format.manifests.made_by import MadeBy
@@ -21,6 +21,8 @@ from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
 _CPU_BATCH_SECONDS = 10.0  # larger batches take more memory and are not faster
+_CUDA_BATCH_TOKENS = 1 << 16
+_CPU_BATCH_TOKENS = 1 << 12
 
 _TORCH_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -110,8 +112,10 @@ class Engine:
 
     @property
     def budget_frames(self) -> int:
-        """The most PCM frames of a batch, padding included."""
+        """The most PCM frames, or tokens, of a batch, padding included."""
         on_cuda = any(device.startswith("cuda") for device in self.devices)
+        if isinstance(self.encoders[0], TextEncoder):
+            return _CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
 
@@ -149,11 +153,7 @@ class Engine:
         with (
             _torch_threads_kept(),
             running.full_float32(),
-            JobDecoder(
-                self.encoders[0],
-                num_threads=self.options.decoding_threads(len(self.encoders)),
-                pin_memory=pin_memory,
-            ) as reader,
+            self._reader(pin_memory=pin_memory) as reader,
             TaskThreads(len(slots), "headrace-encode") as pool,
         ):
             waits, window = self.meter.waits, len(slots) + self.meter.num_computing
@@ -162,6 +162,13 @@ class Engine:
                 for part in parts:
                     self.meter.add(part)
                     yield part
+
+    def _reader(self, *, pin_memory: bool) -> "JobDecoder | TokenReader":
+        """Reader of the input of jobs."""
+        if isinstance(self.encoders[0], TextEncoder):
+            return TokenReader(pin_memory=pin_memory)
+        threads = self.options.decoding_threads(len(self.encoders))
+        return JobDecoder(self.encoders[0], num_threads=threads, pin_memory=pin_memory)
 
 
 @contextmanager

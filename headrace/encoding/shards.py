@@ -24,7 +24,8 @@ from headrace.encoding.plans import (
     EncodingRun,
     LatentPlan,
 )
-from headrace.encoding.publishing import LatentPublisher, Saved, stored_bytes_per_second, stored_outputs
+from headrace.encoding.publisher import LatentPublisher, stored_bytes_per_second
+from headrace.encoding.publishing import Saved, stored_outputs
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats

@@ -97,6 +97,7 @@ class EncodingStats:
             `decoding`, `device` and `publishing`.
         halvings: how often memory ran out and the batches were halved.
         num_kept: samples whose latents were reused, because their audio has not changed.
+        num_texts: distinct texts that were encoded; 0 for audio.
         alone: the comparison of one sample encoded in a batch and alone; None if no batch had several rows.
     """
 
@@ -110,6 +111,7 @@ class EncodingStats:
     waits: Mapping[str, float] = field(default_factory=dict)
     halvings: int = 0
     num_kept: int = 0
+    num_texts: int = 0
     alone: Comparison | None = None
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headrace.encoders import Encoder
 from headrace.encoding.alone import worst
+from headrace.encoding.plans import COLUMNS_NOTE
 from headrace.encoding.stats import Comparison
 from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ShardIndex
@@ -73,6 +74,8 @@ class ReencodingCheck:
 
     def _row(self, shard: str) -> tuple[ShardIndex, int] | None:
         index = read_index(self.latents, shard)
+        if COLUMNS_NOTE in index.notes:
+            return None
         rows = [row for row in range(len(index)) if index.row(row).tensors[0] is not None]
         return (index, min(rows, key=lambda row: self._lot(index.key(row)))) if rows else None
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from headrace import encoders
+from headrace.assemble.centroids import with_centroids
 from headrace.assemble.latents import LatentSettings
 from headrace.assemble.reconcile import latent_settings
 from headrace.config.content import LatentsConfig
@@ -20,7 +21,7 @@ from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeBy
 from headrace.format.manifests.manifests import Manifest, newest_manifests
 from headrace.locate import locate
-from headrace.locate.outputs import AUDIO, ITSELF, LATENTS, folders_of_output, output_of
+from headrace.locate.outputs import AUDIO, COLUMNS, ITSELF, LATENTS, folders_of_output, output_of
 from headrace.stores.storage import Storage, open_storage
 from headrace.verification.shard_check import Fault
 
@@ -35,11 +36,13 @@ class LatentSet:
         config: its settings.
         latents: its folder.
         audio: the folder of audio shards.
+        columns: the folder of the set of columns that has the texts; None if none has.
     """
 
     config: LatentsConfig
     latents: Storage
     audio: Storage
+    columns: Storage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,13 @@ def latent_sets(path: str, config: DatasetConfig) -> list[LatentSet]:
         found, root = [folders[0].storage], output_of(path, folders[0])
     named = {entry.name: entry for entry in config.latents}
     names = [storage.uri.rstrip("/").rpartition("/")[2] for storage in found]
-    audio = open_storage(root).at(AUDIO)
-    sets = [LatentSet(named[name], one, audio) for name, one in zip(names, found, strict=True) if name in named]
+    output = open_storage(root)
+    sets = []
+    for name, one in zip(names, found, strict=True):
+        if (latents := named.get(name)) is not None:
+            texts, _ = config.text_column(latents)
+            columns = output.at(f"{COLUMNS}/{texts}") if texts else None
+            sets.append(LatentSet(with_centroids(latents, one), one, output.at(AUDIO), columns))
     if not sets:
         raise ConfigError(
             f"{path}: no latents of {config.name}.yaml; found {', '.join(names) or 'no folder of latents'}, and the "
@@ -159,7 +167,10 @@ def certify(
     if not chosen:
         return found
     again = EncodedAgain(
-        one.audio, one.latents, encoders.load(one.config.encoder.kind, one.config.encoder.settings, device)
+        one.audio,
+        one.latents,
+        encoders.load(one.config.encoder.kind, one.config.encoder.settings, device),
+        one.columns,
     )
     for sample in chosen:
         _add(found, one.latents, sample, again.compared)

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from headrace.assemble.centroids import newest_centroids, with_centroids
 from headrace.assemble.changes import ShardsBefore
-from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.reconcile import (
     BuildReason,
     Settings,
     latent_settings,
+    latent_sources,
     shard_settings,
-    wanted_latents,
     wanted_partitions,
     why_build,
 )
@@ -28,7 +29,8 @@ from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import ConfigError
+from headrace.encoders.kmeans import parsed_settings
+from headrace.errors import ConfigError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary, newest_manifests
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.sizes_file import has_true_sizes
@@ -199,13 +201,28 @@ class DatasetBuild:
         partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
         manifests = {name: manifests[name] for name in partitions}
         storage = self.storage.latents(self.config, latents.name)
-        settings = latent_settings(latents)
-        wanted = wanted_latents(manifests, settings)
-        sources = {name: found.digest for name, found in manifests.items()}
+        self._fit_centroids(latents, storage)
+        if any(outcome.stops for outcome in self.runner.outcomes[before:]):
+            return
+        try:
+            settings = latent_settings(with_centroids(latents, storage))
+        except NotFoundError:  # centroids that `--select` leaves out
+            return
+        sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
+        wanted = {name: settings.wanted(source) for name, source in sources.items()}
         self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
         catalog = snapshot.snapshot.catalog
         if not any(outcome.stops for outcome in self.runner.outcomes[before:]):
             self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
+
+    def _fit_centroids(self, latents: LatentsConfig, storage: Storage) -> None:
+        """Fit the centroids of units, unless they are there: a change of the data does not change them."""
+        key = self.keys.centroids(latents.name)
+        if not latents.fits_centroids or key not in self.selected:
+            return
+        if newest_centroids(storage, parsed_settings(latents.encoder.settings)) is None:
+            with self.progress.stage(key.path[-1], {}, unit="centroids"):
+                self.runner.materialize(key)
 
     def _smoke_test(self) -> None:
         key = self.keys.loader_smoke_test
