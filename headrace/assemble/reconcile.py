@@ -140,10 +140,11 @@ def why_build(
             BuildReason.ROWS: of_rows != rows or found.wanted != settings.wanted(found.source),
         }
     else:
+        is_of_set = "." in settings.column
         (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
         reasons |= {
-            BuildReason.AUDIO: of_audio != audio,
-            BuildReason.ROWS: of_rows != rows,
+            BuildReason.AUDIO: of_audio != audio if is_of_set else found.source != source,
+            BuildReason.ROWS: is_of_set and of_rows != rows,
             BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
         }
     return tuple(reason for reason in BuildReason if reasons.get(reason))

@@ -6,7 +6,7 @@ Decoded jobs come out in the order of the jobs. Texts are tokens already: nothin
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import torch
@@ -42,9 +42,7 @@ class EncodingJob:
 
     def audio_of(self, piece: ClipPiece) -> AudioClip:
         """The clip of a piece of audio."""
-        clip = self.clip_of(piece)
-        assert isinstance(clip, AudioClip)
-        return clip
+        return cast("AudioClip", self.clip_of(piece))
 
 
 @dataclass(frozen=True, slots=True)

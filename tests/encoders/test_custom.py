@@ -61,7 +61,7 @@ def test_the_fingerprint_depends_on_the_users_fingerprint() -> None:
 
 
 def test_the_error_about_an_unknown_kind_names_the_known_kinds() -> None:
-    with pytest.raises(ConfigError, match="crepe, custom, fbank, kmeans, log_mel, onnx, transformers"):
+    with pytest.raises(ConfigError, match="crepe, custom, fbank, kmeans, log_mel, onnx, text, transformers"):
         encoders.load("mystery", {})
 
 

@@ -42,6 +42,8 @@ def test_codecs_do_not_read_the_device(name: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("transformers.masking_utils.find_packed_sequence_indices", looked.append)
     encoder = encoders.load("transformers", {"model": str(save_codec(name, tmp_path / "model")), "output": "codes"})
     looked.clear()
-    running.frozen(encoder._model, "meta")
+    for module in running.frozen(encoder._model, "meta").modules():
+        if hasattr(module, "_embed"):
+            module._embed = None  # of Mimi, which keeps its codebooks where it has run
     _encode_two_rows(encoder)
     assert len(looked) == CODECS[name]

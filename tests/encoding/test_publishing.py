@@ -8,7 +8,7 @@ import pytest
 from torch import Tensor
 
 from headrace import encoders
-from headrace.encoding import publishing
+from headrace.encoding import publisher, publishing
 from tests.support.audio_shards import noise, write_partition
 from tests.support.latent_builds import MEL, Latents
 
@@ -68,7 +68,7 @@ def test_devices_go_on_while_all_finished_shards_wait_to_be_written(
 
 def test_devices_wait_when_too_much_waits_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each shard is over the limit, so that the second group is not encoded before the first one is written."""
-    monkeypatch.setattr(publishing, "_WAITING_BYTES", 1)
+    monkeypatch.setattr(publisher, "_WAITING_BYTES", 1)
     encoder, left = Counting(), []
     latents = _latents(tmp_path, encoder)
     _before_publishing(monkeypatch, lambda: left.append(encoder.left))
