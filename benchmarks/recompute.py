@@ -37,7 +37,7 @@ Reference = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What comparing one encoder found.
+    """The result of comparing one encoder.
 
     Attributes:
         encoder: its kind, or the name of its model.

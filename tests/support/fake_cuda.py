@@ -1,7 +1,7 @@
 """CUDA replaced by fakes in the whole process: tensors stay on the CPU, streams and events do nothing.
 
 Code and tests for a GPU then run without one, up to what only a GPU can show: that nothing is read before it is copied,
-and that results agree. A batch that needs more memory than `set_per_process_memory_fraction` allows is refused: its
+and that results agree. A batch that needs more memory than `set_per_process_memory_fraction` allows is rejected: its
 activations are taken to need eight times its bytes.
 """
 
