@@ -7,6 +7,7 @@ here. The path of an item has all that is needed to find its bytes again, so tha
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import compress, islice
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from headrace.format.rejects import RejectReason
@@ -14,6 +15,7 @@ from headrace.sources.byte_ranges import open_content, open_range, range_stamp
 from headrace.sources.content_digests import DigestedFile, read_digest
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.name_index import SeenNames
 from headrace.sources.named_files import stamp_of_file, stamps_of_files
 
 _CHUNK_ITEMS = 1000
@@ -75,16 +77,12 @@ class ItemCorpus:
 
     def list(self) -> Iterator[Listing]:
         """See `Source.list`."""
-        found, seen, stamps = Listing(), set[str](), _LastStamp()
-        for item in self.content.items():
-            if item.path in seen:
-                continue
-            seen.add(item.path)
-            _add(found, item, stamps)
-            if len(found) >= _CHUNK_ITEMS:
-                yield found
-                found = Listing()
-        yield found
+        items, seen, stamps = self.content.items(), SeenNames(), _LastStamp()
+        while chunk := list(islice(items, _CHUNK_ITEMS)):
+            found = Listing()
+            for item in compress(chunk, seen.add([item.path for item in chunk])):
+                _add(found, item, stamps)
+            yield found
 
     def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
         """See `Source.open`."""

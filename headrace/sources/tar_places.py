@@ -5,6 +5,10 @@ The headers of a tar are read once in a process, and again when its stamp has ch
 
 import functools
 import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.tars.tar import read_members
@@ -12,10 +16,35 @@ from headrace.format.tars.tar_members import Member
 from headrace.sources.byte_ranges import range_stamp
 from headrace.sources.items import Item, Place
 from headrace.sources.listing import FileStamp
+from headrace.sources.name_index import Kept, NameIndex
 from headrace.sources.named_files import joined, opened, stamp_of_file
 
-_KEPT_TARS = 256
+_KEPT_TARS = 8  # with the names of all members: a listing goes from tar to tar
 _INSIDE = re.compile(r"\.tar/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Starts:
+    """Where the members of a tar begin.
+
+    Attributes:
+        names: the names of the members.
+        starts: int64 (members,), the first byte of each.
+    """
+
+    names: NameIndex
+    starts: NDArray[np.int64]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.names.num_bytes + self.starts.nbytes
+
+    def of(self, name: str) -> int | None:
+        position = self.names.position(name)
+        return None if position is None else int(self.starts[position])
+
+
+_starts = Kept[_Starts](lambda starts: starts.num_bytes)
 
 
 def tar_members(tar: str) -> dict[str, Member]:
@@ -32,13 +61,25 @@ def tar_members(tar: str) -> dict[str, Member]:
 
 
 def _members_of(tar: str, stamp: FileStamp) -> dict[str, Member]:
-    return _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+    members = _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+    _starts_of(tar, stamp)
+    return members
 
 
 @functools.lru_cache(maxsize=_KEPT_TARS)
 def _members(tar: str, _mtime_ns: int, _ctime_ns: int) -> dict[str, Member]:
     with opened(tar) as file:
         return {member.name: member for member in read_members(file, tar)}
+
+
+def _starts_of(tar: str, stamp: FileStamp) -> _Starts:
+    """Where the members begin: kept for many more tars than all names, for recordings that are opened in any order."""
+
+    def made() -> _Starts:
+        members = _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+        return _Starts(NameIndex(members), np.array([member.start for member in members.values()], np.int64))
+
+    return _starts.of((tar, stamp.mtime_ns, stamp.ctime_ns), made)
 
 
 def tar_fault(tar: str) -> str:
@@ -69,7 +110,9 @@ def place_in_tar(root: str, path: str, stamp: FileStamp) -> Place:
     for match in _INSIDE.finditer(path):
         tar, name = joined(root, path[: match.end() - 1]), path[match.end() :]
         try:
-            return Place(tar, _members_of(tar, stamp)[name].start)
-        except (KeyError, FormatError, NotFoundError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            start = _starts_of(tar, stamp).of(name)
+        except (FormatError, NotFoundError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
+        if start is not None:
+            return Place(tar, start)
     raise NotFoundError(f"{path}: there is no such tar, or no such member in it")

@@ -18,19 +18,22 @@ from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.listing import FileStamp
+from headrace.sources.name_index import Kept, NameIndex, SeenNames
 from headrace.sources.named_files import files_of, folder_of, joined, relative, root_of, stamp_of_file
 
 if TYPE_CHECKING:
     import polars as pl
 
 _EXTENSION = ".parquet"
-_KEPT_FILES = 256
+_KEPT_FILES = 4096
+_KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _KEPT_CHUNKS = 4
 _MOST_CHUNK_ROWS = 100  # the row groups of Hugging Face's writer have as many rows of audio
 _CHUNK_BYTES = 32 << 20
 _ROWS = 1000
-_BYTES, _PATH = "bytes", "path"
+_BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
 _reading = threading.Lock()  # several threads that want one chunk read it once
+_numbers = Kept[NameIndex](lambda index: index.num_bytes)
 
 
 class ParquetOptions(Section):
@@ -44,9 +47,10 @@ class ParquetOptions(Section):
 
 
 class _Row(NamedTuple):
-    """The audio of a row: its number, and its bytes' length, or the file that it names."""
+    """The audio of a row: the row's number and name, and the number of bytes, or the file that it names."""
 
     number: int
+    name: str
     num_bytes: int | None
     file: str
 
@@ -68,8 +72,8 @@ class ParquetItems:
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
         for file in self.files:
-            for name, row in self._rows(file).items():
-                yield self._item(file, name, row)
+            for row in self._rows(file):
+                yield self._item(file, row)
 
     def place(self, path: str, stamp: FileStamp) -> Place:
         """See `Items.place`."""
@@ -77,18 +81,17 @@ class ParquetItems:
         table = joined(self.root, f"{file}{_EXTENSION}")
         if not mark or table not in self.files:
             return Place(joined(self.root, path))
-        row = self._rows(table).get(name)
-        if row is None:
+        number = self._numbers(table).position(name)
+        if number is None:
             raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), row.number)
+        read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
         return Place(table, content=read)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Columns of bytes are left out."""
         for file in self.files:
-            items = iter(self._rows(file).items())
-            for content in _other_columns(file, self._column(file)):
-                yield {"path": self._item(file, *next(items)).path, **own_columns(content, ("path",))}
+            for row, content in zip(self._rows(file), _other_columns(file, self._column(file)), strict=True):
+                yield {"path": self._item(file, row).path, **own_columns(content, ("path",))}
 
     def tables(self) -> Sequence[str]:
         """See `Items.tables`."""
@@ -97,11 +100,16 @@ class ParquetItems:
     def _column(self, file: str) -> str:
         return _audio_column(file, self.options.audio)
 
-    def _rows(self, file: str) -> dict[str, _Row]:
-        return _rows_of(file, stamp_of_file(file), self._column(file))
+    def _rows(self, file: str) -> Iterator[_Row]:
+        return _named_rows(_audio_of(file, stamp_of_file(file), self._column(file)))
 
-    def _item(self, file: str, name: str, row: _Row) -> Item:
-        path = f"{relative(self.root, file)}/{name}"
+    def _numbers(self, file: str) -> NameIndex:
+        """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
+        key = (file, stamp_of_file(file), self._column(file))
+        return _numbers.of(key, lambda: NameIndex(row.name for row in self._rows(file)))
+
+    def _item(self, file: str, row: _Row) -> Item:
+        path = f"{relative(self.root, file)}/{row.name}"
         if row.num_bytes is not None:
             return Item(path, file, row.num_bytes)
         if not row.file:
@@ -158,9 +166,9 @@ def _parts(file: str, column: str) -> "tuple[pl.Expr, pl.Expr]":
     return data.cast(pl.Binary), paths.cast(pl.String)
 
 
-@functools.lru_cache(maxsize=_KEPT_FILES)
-def _rows_of(file: str, _stamp: FileStamp | None, column: str) -> dict[str, _Row]:
-    """Name of each row → its audio, in order. The name is the path in the column, or where that is not unique a number.
+@functools.lru_cache(maxsize=_KEPT_TABLES)
+def _audio_of(file: str, _stamp: FileStamp | None, column: str) -> "pl.DataFrame":
+    """For each row of a file the length of its bytes, its path, and whether no other row has this path.
 
     Raises `ConfigError`.
     """
@@ -171,13 +179,21 @@ def _rows_of(file: str, _stamp: FileStamp | None, column: str) -> dict[str, _Row
         table = _scan(file).select(data.bin.size().alias(_BYTES), paths.alias(_PATH)).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
-    is_unique = table.select(pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).to_series()
-    found: dict[str, _Row] = {}
-    for number, (num_bytes, path, is_name) in enumerate(zip(table[_BYTES], table[_PATH], is_unique, strict=True)):
-        name = posixpath.normpath(path).lstrip("/") if is_name and path else ""
-        is_free = name and name not in found and not name.startswith(".") and not name.isdecimal()
-        found[name if is_free else str(number)] = _Row(number, num_bytes, path or "")
-    return found
+    return table.with_columns((pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).alias(_IS_NAME))
+
+
+def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
+    """The rows in order. The name is the path in the column, or where that is not unique a number."""
+    seen, start = SeenNames(), 0
+    for part in audio.iter_slices(_ROWS):
+        names = [posixpath.normpath(path).lstrip("/") if is_name and path else "" for _, path, is_name in part.rows()]
+        names = ["" if name.startswith(".") or name.isdecimal() else name for name in names]
+        is_free = seen.add(names)
+        for number, (name, is_new, (num_bytes, path, _)) in enumerate(
+            zip(names, is_free, part.iter_rows(), strict=True), start
+        ):
+            yield _Row(number, name if name and is_new else str(number), num_bytes, path or "")
+        start += part.height
 
 
 def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
