@@ -42,12 +42,12 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
         metadata: strings by name; the name `crc32` is reserved.
     """
     header: dict[str, Any] = {}
-    blobs: list[bytes] = []
+    blobs: list[np.ndarray[Any, Any]] = []  # the arrays themselves where they need no copy
     offset = 0
     for name, array in sorted(
         arrays.items(), key=lambda item: -item[1].dtype.itemsize
     ):  # wide dtypes first, so that all are aligned
-        blob = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        blob = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
         dtype = _NAMES[array.dtype.newbyteorder("<")]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
