@@ -4,8 +4,8 @@
 
 Each scan runs in a process of its own, through the kind's own code: it lists the corpus, reads its rows, opens and
 digests each recording, and stores the catalog; a second scan finds nothing changed. The recordings are WAVs of 100
-frames, 1,000 to a file; their headers are not decoded. Memory is what the peak of the process is above that of its imports. Prints a table, and writes
-JSON.
+frames, 1,000 to a file; their headers are not decoded. Memory is what the peak of the process is above that of its
+imports. Prints a table, and writes JSON.
 """
 
 import argparse
@@ -127,7 +127,9 @@ def _write_nemo(folder: Path, count: int) -> None:
     folder.mkdir()
     with (folder / "tarred_audio_manifest.json").open("w") as manifest:
         for file, recordings in _files(count):
-            _write_tar(folder / f"audio_{file}.tar", {f"utterance-{number:09}.wav": data for number, data in recordings})
+            _write_tar(
+                folder / f"audio_{file}.tar", {f"utterance-{number:09}.wav": data for number, data in recordings}
+            )
             for number, _ in recordings:
                 row = {"audio_filepath": f"utterance-{number:09}.wav", "duration": _FRAMES / _RATE_HZ, "shard_id": file}
                 manifest.write(json.dumps({**row, "text": _text(number)}) + "\n")

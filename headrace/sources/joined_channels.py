@@ -1,4 +1,4 @@
-"""Joins the channels of several audio files into one WAV, bit by bit: recordings that a corpus keeps as a file a channel.
+"""Joins the channels of several audio files into one WAV, bit by bit, for corpora with a file for each channel.
 
 The files have the same sample rate and length, and a lossless form. Nothing is written to disk.
 """

@@ -5,10 +5,6 @@ The headers of a tar are read once in a process, and again when its stamp has ch
 
 import functools
 import re
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
 
 from headrace.errors import FormatError, NotFoundError
 from headrace.format.tars.tar import read_members
@@ -23,28 +19,7 @@ _KEPT_TARS = 8  # with the names of all members: a listing goes from tar to tar
 _INSIDE = re.compile(r"\.tar/")
 
 
-@dataclass(frozen=True, slots=True)
-class _Starts:
-    """Where the members of a tar begin.
-
-    Attributes:
-        names: the names of the members.
-        starts: int64 (members,), the first byte of each.
-    """
-
-    names: NameIndex
-    starts: NDArray[np.int64]
-
-    @property
-    def num_bytes(self) -> int:
-        return self.names.num_bytes + self.starts.nbytes
-
-    def of(self, name: str) -> int | None:
-        position = self.names.position(name)
-        return None if position is None else int(self.starts[position])
-
-
-_starts = Kept[_Starts](lambda starts: starts.num_bytes)
+_starts = Kept[NameIndex](lambda starts: starts.num_bytes)
 
 
 def tar_members(tar: str) -> dict[str, Member]:
@@ -72,12 +47,12 @@ def _members(tar: str, _mtime_ns: int, _ctime_ns: int) -> dict[str, Member]:
         return {member.name: member for member in read_members(file, tar)}
 
 
-def _starts_of(tar: str, stamp: FileStamp) -> _Starts:
-    """Where the members begin: kept for many more tars than all names, for recordings that are opened in any order."""
+def _starts_of(tar: str, stamp: FileStamp) -> NameIndex:
+    """The first byte of each member: kept for many tars, since recordings are opened in any order."""
 
-    def made() -> _Starts:
+    def made() -> NameIndex:
         members = _members(tar, stamp.mtime_ns, stamp.ctime_ns)
-        return _Starts(NameIndex(members), np.array([member.start for member in members.values()], np.int64))
+        return NameIndex(list(members), [member.start for member in members.values()])
 
     return _starts.of((tar, stamp.mtime_ns, stamp.ctime_ns), made)
 
@@ -110,7 +85,7 @@ def place_in_tar(root: str, path: str, stamp: FileStamp) -> Place:
     for match in _INSIDE.finditer(path):
         tar, name = joined(root, path[: match.end() - 1]), path[match.end() :]
         try:
-            start = _starts_of(tar, stamp).of(name)
+            start = _starts_of(tar, stamp).number(name)
         except (FormatError, NotFoundError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
         if start is not None:

@@ -31,7 +31,7 @@ def headrace(folder, *arguments):
 
 
 def cpu_seconds():
-    """CPU seconds of this process and its children: on an idle machine with two cores, more than the seconds that pass."""
+    """CPU seconds of this process and its children, which an idle machine passes about as fast."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 

@@ -62,5 +62,5 @@ FORTY = Recordings(range(40), sound, text, num_frames, rate_hz)
 
 
 def changed():
-    """The same recordings, one of which has another sound."""
+    """The forty recordings, one of which has another sound."""
     return replace(FORTY, sound=lambda *args, **form: sound(*args, **form, seed=int(args[1] == CHANGED)))

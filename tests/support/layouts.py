@@ -15,7 +15,7 @@ from tests.support.corpora import NUM_UTTERANCES, RATE_HZ, build, folder_and_tab
 
 @dataclass(frozen=True)
 class Recordings:
-    """What a layout is made of.
+    """The recordings that a layout has.
 
     Attributes:
         numbers: the recordings.
@@ -106,7 +106,9 @@ def nemo(root, made=SIX):
 
 
 def nemo_tarred(root, made=SIX):
-    _lines(root / "tarred_audio_manifest.json", [_nemo_row(made, number, shard_id=number % 2) for number in made.numbers])
+    _lines(
+        root / "tarred_audio_manifest.json", [_nemo_row(made, number, shard_id=number % 2) for number in made.numbers]
+    )
     for shard in (0, 1):
         names = [(f"utt-{number}.wav", made.content(root, number)) for number in made.numbers if number % 2 == shard]
         _tar(root / f"audio_{shard}.tar", names)
@@ -114,7 +116,10 @@ def nemo_tarred(root, made=SIX):
 
 def lhotse(root, made=SIX):
     [made.sound(root / "wav", number) for number in made.numbers]
-    _packed(root / "x_recordings_all.jsonl.gz", [_recording(made, number, f"wav/utt-{number}.wav") for number in made.numbers])
+    _packed(
+        root / "x_recordings_all.jsonl.gz",
+        [_recording(made, number, f"wav/utt-{number}.wav") for number in made.numbers],
+    )
     _packed(root / "x_supervisions_all.jsonl.gz", [_supervision(made, number) for number in made.numbers])
 
 

@@ -39,7 +39,7 @@ from headrace.config.partitioning import assign_partitions
 from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import SourceStamps, concatenated, stamps_of
+from headrace.sources.listing import SourceStamps, drained, stamps_of
 from headrace.stores.storage import Storage, StoredObject
 
 MIN_AGE_SECONDS = 86_400.0
@@ -228,7 +228,7 @@ class CatalogWriter:
 
     def _together(self, stamps: list[SourceStamps]) -> SourceStamps:
         """Stamps of all parts, each file once: rows of several parts may name a file as an audio field."""
-        found = concatenated(stamps)
+        found = drained(stamps)
         return found.distinct() if self._config.source.fields else found
 
     def close(self) -> None:

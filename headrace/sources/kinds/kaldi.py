@@ -1,8 +1,8 @@
 """`kind: kaldi`: a Kaldi data directory (`wav.scp`, `segments`, `text`, `utt2spk` and others).
 
-A recording of `wav.scp` is a file, several files with a channel each, audio inside of an archive (`flac.ark:1234`), or a
-command that only decodes a file (`headrace.sources.kinds.pipes`). An utterance is a row. Relative paths begin at the data directory or at the nearest
-folder above it in which the first of them is.
+A recording of `wav.scp` is a file, several files with a channel each, audio inside of an archive (`flac.ark:1234`), or
+a command that only decodes a file (`headrace.sources.kinds.pipes`). An utterance is a row. Relative paths begin at the
+data directory or at the nearest folder above it in which the first of them is.
 """
 
 import os

@@ -81,7 +81,7 @@ class ParquetItems:
         table = joined(self.root, f"{file}{_EXTENSION}")
         if not mark or table not in self.files:
             return Place(joined(self.root, path))
-        number = self._numbers(table).position(name)
+        number = self._numbers(table).number(name)
         if number is None:
             raise NotFoundError(f"{table}: there is no row {name!r}")
         read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
@@ -106,7 +106,12 @@ class ParquetItems:
     def _numbers(self, file: str) -> NameIndex:
         """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
         key = (file, stamp_of_file(file), self._column(file))
-        return _numbers.of(key, lambda: NameIndex(row.name for row in self._rows(file)))
+
+        def made() -> NameIndex:
+            names = [row.name for row in self._rows(file)]
+            return NameIndex(names, range(len(names)))
+
+        return _numbers.of(key, made)
 
     def _item(self, file: str, row: _Row) -> Item:
         path = f"{relative(self.root, file)}/{row.name}"

@@ -150,7 +150,9 @@ def test_a_file_for_each_channel_is_a_recording_bit_by_bit(tmp_path):
     write_table(tmp_path / "data", "wav.scp", *lines)
     corpus = open_corpus("kaldi", str(tmp_path / "data"), {})
     (listing,) = corpus.list()
-    for name, path, *stamp in zip(forms, listing.path, listing.num_bytes, listing.mtime_ns, listing.ctime_ns, strict=True):
+    for name, path, *stamp in zip(
+        forms, listing.path, listing.num_bytes, listing.mtime_ns, listing.ctime_ns, strict=True
+    ):
         with corpus.open(path, FileStamp(*stamp)) as file:
             joined, rate_hz = soundfile.read(file, dtype="float64")
         wanted = [soundfile.read(tmp_path / f"data/{name}{channel}.{ends[name]}")[0] for channel in range(3)]
