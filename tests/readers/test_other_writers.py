@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def results():
-    """What was read; written to a file on request."""
+    """Figures of what was read; written to a file on request."""
     found = []
     yield found
     if RESULTS:
@@ -75,7 +75,7 @@ def written(wavs, tmp_path_factory):
 
 
 def write_nemo(wavs, folder):
-    """The layout of NeMo's convert_to_tarred_audio_dataset.py, rebuilt: names of members, and manifests of each shard."""
+    """The layout of NeMo's convert_to_tarred_audio_dataset.py, rebuilt: names of members, manifests of shards."""
     (folder / "sharded_manifests").mkdir(parents=True)
     rows = []
     for shard in range(2):
@@ -106,7 +106,7 @@ def write_nemo(wavs, folder):
         ("nemo", None, {"kind": "nemo"}),
     ],
 )
-def test_a_corpus_of_another_writer_is_read_without_an_edit(
+def test_a_corpus_of_another_writer_is_read_without_an_edit(  # noqa: PLR0913, PLR0917 - fixtures
     name, writer, source, written, plain, results, tmp_path, capsys
 ):
     target, versions = written

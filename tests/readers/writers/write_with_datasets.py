@@ -8,8 +8,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import datasets
 import webdataset
+
+import datasets
 
 wavs, target = map(Path, sys.argv[1:])
 texts = json.loads((wavs / "texts.json").read_text())
@@ -25,4 +26,4 @@ with webdataset.ShardWriter(str(target / "tars/train-%06d.tar"), maxcount=3, ver
     for row in rows:
         key = row["audio"]["path"].partition(".")[0]
         tars.write({"__key__": key, "wav": row["audio"]["bytes"], "json": {"text": row["text"]}})
-print(json.dumps({name: version(name) for name in ("datasets", "pyarrow", "webdataset")}))
+print(json.dumps({name: version(name) for name in ("datasets", "pyarrow", "webdataset")}))  # noqa: T201 - its result

@@ -28,4 +28,4 @@ supervisions.to_file(folders["manifests"] / "all_supervisions.jsonl.gz")
 cuts.to_file(folders["cuts"] / "cuts.jsonl.gz")
 cuts.to_shar(folders["shar"], fields={"recording": "flac"}, shard_size=3)
 export_to_kaldi(recordings, supervisions, folders["kaldi"])
-print(json.dumps({"lhotse": lhotse.__version__}))
+print(json.dumps({"lhotse": lhotse.__version__}))  # noqa: T201 - its result
