@@ -55,8 +55,15 @@ drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/resul
 writers: $(STAMP)  ## Corpora by the writers of Lhotse and others: benchmarks/results/writers.json
 	HEADRACE_WRITERS_JSON=benchmarks/results/writers.json $(BIN)/python -m pytest -q --timeout 600 -m slow tests/readers/test_other_writers.py
 
-test-gpu: $(STAMP)  ## Tests that need a CUDA device
+# With GPU_PYTHON, on a machine whose Python has torch for CUDA but no registry: .gpu/ comes from tools/gather-for-gpu.
+test-gpu:  ## Tests that need a CUDA device; GPU_PYTHON=python3 where no package can be fetched
+ifdef GPU_PYTHON
+	$(GPU_PYTHON) -m pip install -q --no-index --no-deps --no-compile --upgrade --target .gpu/site .gpu/wheels/*.whl
+	PYTHONPATH=.gpu/site:.gpu:. $(GPU_PYTHON) -m pytest --timeout 300 -p no:cacheprovider tests/gpu
+else
+	$(MAKE) venv
 	$(BIN)/python -m pytest --timeout 300 -m gpu || [ $$? -eq 5 ]
+endif
 
 check: $(STAMP)  ## Lint, types, import contracts, plain English
 	$(BIN)/ruff check .

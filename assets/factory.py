@@ -9,6 +9,7 @@ import dagster as dg
 
 from headrace_dagster.assets.audio_shards import audio_shards_asset
 from headrace_dagster.assets.catalog import catalog_asset
+from headrace_dagster.assets.centroids import centroids_asset
 from headrace_dagster.assets.checks import dataset_checks
 from headrace_dagster.assets.columns import columns_asset, columns_index_asset
 from headrace_dagster.assets.dataset_report import dataset_report_asset
@@ -43,6 +44,7 @@ def _dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.As
         sizes_index_asset(dataset),
         *(columns_asset(dataset, name) for name in dataset.config.column_sets),
         *(columns_index_asset(dataset, name) for name in dataset.config.column_sets),
+        *(centroids_asset(dataset, latents) for latents in dataset.config.latents if latents.fits_centroids),
         *(latent_shards_asset(dataset, latents) for latents in dataset.config.latents),
         *(latents_index_asset(dataset, latents) for latents in dataset.config.latents),
         *(view_asset(dataset, name) for name in dataset.config.views),

@@ -12,12 +12,22 @@ class DatasetKeys:
 
     prefix: tuple[str, ...]
 
-    def all(self, columns: Iterable[str], latents: Iterable[str], views: Iterable[str] = ()) -> list[dg.AssetKey]:
-        """All assets of a data set that has these sets of columns, latents and views."""
+    def all(
+        self, columns: Iterable[str], latents: Iterable[str], views: Iterable[str] = (), fitted: Iterable[str] = ()
+    ) -> list[dg.AssetKey]:
+        """All assets of a data set with these sets of columns, latents and views; `fitted` are latents of centroids."""
         joined = [key for name in columns for key in (self.columns(name), self.columns_index(name))]
         made = [key for name in latents for key in (self.latent_shards(name), self.latents_index(name))]
         first = [self.catalog, self.recordings, self.audio_shards, self.sizes_index]
-        return [*first, *joined, *made, *map(self.view, views), self.loader_smoke_test, self.dataset_report]
+        return [
+            *first,
+            *joined,
+            *map(self.centroids, fitted),
+            *made,
+            *map(self.view, views),
+            self.loader_smoke_test,
+            self.dataset_report,
+        ]
 
     def has(self, key: dg.AssetKey) -> bool:
         """Whether a key is below the prefix."""
@@ -65,6 +75,10 @@ class DatasetKeys:
     def latents_index(self, latents: str) -> dg.AssetKey:
         """The committed snapshot of one set of latents."""
         return self._key(f"{latents}_sizes_index")
+
+    def centroids(self, latents: str) -> dg.AssetKey:
+        """The centroids that one set of latents is made with, fitted once."""
+        return self._key(f"{latents}_centroids")
 
     def view(self, name: str) -> dg.AssetKey:
         """The committed snapshot of one view."""

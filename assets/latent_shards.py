@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import dagster as dg
 
+from headrace.assemble.centroids import with_centroids
 from headrace.assemble.latents import build_latent_partition
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
@@ -28,10 +29,15 @@ from headrace_dagster.resources.workers import Workers
 def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.AssetsDefinition:
     """The asset NAME/<latents>_latent_shards of a data set, partitioned."""
     config, keys = dataset.config, dataset.keys
+    texts, _ = config.text_column(latents)
 
     @dg.asset(
         key=keys.latent_shards(latents.name),
-        deps=[keys.audio_shards],
+        deps=[
+            keys.audio_shards,
+            *([keys.columns(texts)] if texts else []),
+            *([keys.centroids(latents.name)] if latents.fits_centroids else []),
+        ],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
         output_required=False,  # without one, the run is superseded
@@ -40,8 +46,9 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         group_name=config.name,
         owners=config.owners,
         kinds={"torch", latents.encoder.kind},
-        description=f"Latents of the encoder `{latents.encoder.kind}` as {latents.dtype}: one shard for each audio "
-        "shard, with the same keys in the same order. Runs on the GPUs of the machine, or on its CPU without any.",
+        description=f"Latents of the encoder `{latents.encoder.kind}` {_of_column(latents)}as {latents.dtype}: one "
+        "shard for each audio shard, with the same keys in the same order. Runs on the GPUs of the machine, or on its "
+        "CPU without any.",
     )
     def latent_shards(
         context: dg.AssetExecutionContext,
@@ -54,16 +61,19 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
 
         def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])
+            with readable_failures():
+                made = with_centroids(latents, shards)
 
             def work(*, num_threads: int, progress: Callable[[int], None]) -> PartitionBuild:
                 return build_latent_partition(
                     partition,
-                    latent_settings(latents),
-                    lambda: headrace_encoders.load(latents.encoder),
+                    latent_settings(made),
+                    lambda: headrace_encoders.load(made.encoder),
                     audio,
                     shards,
                     options=headrace_encoders.options(num_threads),
                     progress=progress,
+                    columns=headrace_storage.columns(config, texts) if texts else None,
                 )
 
             output = headrace_storage.output(config)
@@ -74,7 +84,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                 lines = ProgressLines(context.log.info, f"{latents.name} of {partition}", where, num_samples)
                 lines.begin(f"batches of {options.batch_in_words}, {counted_threads(headrace_workers)}")
                 build = headrace_workers.run(work, both(headrace_progress.built, lines.add), on_gpu=True)
-                settings = latent_settings(latents)
+                settings = latent_settings(made)
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
 
@@ -86,3 +96,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
             headrace_encoders.release()  # all partitions of the run use the same encoder
 
     return latent_shards
+
+
+def _of_column(latents: LatentsConfig) -> str:
+    return f"of the column `{latents.column}` " if latents.column else ""

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from headrace.assemble.centroids import with_centroids
+from headrace.assemble.column_sets import rows_of_texts
 from headrace.assemble.commit import commit_latents
 from headrace.assemble.latent_rejections import newest_rejections
 from headrace.assemble.reconcile import latent_settings
@@ -48,8 +50,10 @@ def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
             raise too_many_rejected(latents, rejected)
         audio, output = headrace_storage.audio(config), headrace_storage.output(config)
         with readable_failures():
+            rows = rows_of_texts(output, config, latents)
+            settings = latent_settings(with_centroids(latents, shards))
             made = committed_unless_superseded(
-                context, config, output, lambda: commit_latents(audio, shards, latent_settings(latents))
+                context, config, output, lambda: commit_latents(audio, shards, settings, rows)
             )
         if made is None:
             return

@@ -1,19 +1,28 @@
 """The asset NAME/loader_smoke_test: reads the newest snapshots as training jobs do."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.assemble.centroids import with_centroids
+from headrace.assemble.column_sets import rows_of_texts
+from headrace.assemble.reconcile import are_current, latent_sources
+from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.encoders import Encoder
+from headrace.errors import HeadraceError
+from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, read_snapshot
+from headrace.locate.outputs import AUDIO
 from headrace.smoke.choice import Coverage
 from headrace.smoke.verdicts import VERDICTS, WARNINGS
+from headrace.stores.storage import Storage
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.metadata import part_name, smoke_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.records import newest_snapshot
 from headrace_dagster.resources.encoders import Encoders
 from headrace_dagster.resources.storage import StorageResource, latents_part
 
@@ -28,6 +37,32 @@ def smoke_inputs(config: DatasetConfig, snapshots: Mapping[str, NumberedSnapshot
     """Digest of what a smoke test depends on: the snapshots and the settings of the loader."""
     read = [f"{part} {numbered.snapshot.fingerprint}" for part, numbered in snapshots.items()]
     return short_digest(config.loader.model_dump_json(), *read)
+
+
+def tested_snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
+    """The newest snapshot of each part, without latents that are missing or not up to date: their own run failed.
+
+    Raises:
+        NotFoundError: there is no snapshot of the audio.
+    """
+    audio = read_snapshot(storage.audio(config))
+    found = {AUDIO: audio}
+    for latents in config.latents:
+        newest = newest_snapshot(storage.latents(config, latents.name))
+        if newest is not None and _are_current(config, storage, latents, newest.snapshot, audio.snapshot):
+            found[latents_part(latents.name)] = newest
+    return found
+
+
+def _are_current(
+    config: DatasetConfig, storage: StorageResource, latents: LatentsConfig, found: Snapshot, audio: Snapshot
+) -> bool:
+    try:
+        fitted = with_centroids(latents, storage.latents(config, latents.name))
+        rows = rows_of_texts(storage.output(config), config, latents)
+    except HeadraceError:  # no centroids, or no valid table of texts, yet
+        return False
+    return are_current(fitted, found, latent_sources(audio.partitions, rows))
 
 
 def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
@@ -58,10 +93,15 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
         coverage = _coverage(context.instance, keys.loader_smoke_test)
         loads = {
-            latents_part(latents.name): partial(headrace_encoders.load, latents.encoder) for latents in config.latents
+            latents_part(latents.name): partial(
+                _load, headrace_encoders, headrace_storage.latents(config, latents.name), latents
+            )
+            for latents in config.latents
         }
         with readable_failures():
-            parts = {name: SmokePart.newest(shards) for name, shards in headrace_storage.parts(config).items()}
+            tested, folders = tested_snapshots(config, headrace_storage), headrace_storage.parts(config)
+            parts = {name: SmokePart.newest(folders[name]) for name in tested}
+            loads = {name: load for name, load in loads.items() if name in tested}
             try:
                 results = smoke_test(parts, config.loader, coverage, loads)
             finally:
@@ -72,12 +112,21 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         covered = coverage.after(snapshots) if is_good else coverage
         return dg.MaterializeResult(
             data_version=dg.DataVersion(smoke_inputs(config, snapshots)),
-            metadata={**smoke_metadata(results), COVERAGE: dg.MetadataValue.json(covered.to_json())},
+            metadata={
+                **smoke_metadata(results),
+                **_left_out(folders.keys() - tested.keys()),
+                COVERAGE: dg.MetadataValue.json(covered.to_json()),
+            },
             tags={INPUTS_TAG: smoke_inputs(config, snapshots)},
             check_results=[_verdict(name, results) for name in VERDICTS],
         )
 
     return loader_smoke_test
+
+
+def _left_out(parts: Collection[str]) -> dict[str, str]:
+    """The entry about parts that were not tested."""
+    return {"not_tested": f"{', '.join(sorted(parts))}: not up to date"} if parts else {}
 
 
 def _coverage(instance: dg.DagsterInstance, key: dg.AssetKey) -> Coverage:
@@ -98,3 +147,7 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
         metadata=samples,
         description=markdown_list(faults) or None,
     )
+
+
+def _load(encoders: Encoders, storage: Storage, latents: LatentsConfig) -> list[Encoder]:
+    return encoders.load(with_centroids(latents, storage).encoder)

@@ -170,10 +170,12 @@ def _speed(stats: EncodingStats) -> Metadata:
     alone = {"independent_of_batch": f"{stats.alone.key}: {stats.alone}"} if stats.alone else {}
     return {
         "samples_kept": stats.num_kept,
+        **({"texts_encoded": stats.num_texts} if stats.num_texts else {}),
         "times_real_time": round(stats.times_real_time, 1),
         "padding_share": round(stats.padding_share, 4),
         "device_busy_share": round(stats.busy_share, 4),
         "batches": stats.num_batches,
+        **{f"waited_for_{cause}_seconds": round(seconds, 1) for cause, seconds in sorted(stats.waits.items())},
         "batches_halved": stats.halvings,
         "devices": ", ".join(stats.devices),
         **alone,

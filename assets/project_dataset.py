@@ -76,4 +76,6 @@ class ProjectDataset:
 
     def assets(self) -> list[dg.AssetKey]:
         """The keys of all assets of the data set."""
-        return self.keys.all(self.config.column_sets, (entry.name for entry in self.config.latents), self.config.views)
+        latents = self.config.latents
+        fitted = (entry.name for entry in latents if entry.fits_centroids)
+        return self.keys.all(self.config.column_sets, (entry.name for entry in latents), self.config.views, fitted)

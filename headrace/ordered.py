@@ -152,17 +152,23 @@ class _Started(Generic[T, R]):
 class Backlog(Generic[R]):
     """Tasks that the caller started and added; their results are taken in the order in which they were added."""
 
-    _pending: deque[Future[R]] = field(default_factory=deque)
+    _pending: deque[tuple[float, Future[R]]] = field(default_factory=deque)
+    _weight: float = 0.0
 
-    def add(self, task: Future[R]) -> None:
+    def add(self, task: Future[R], weight: float = 1.0) -> None:
         """Add a task that was started."""
-        self._pending.append(task)
+        self._pending.append((weight, task))
+        self._weight += weight
 
-    def take(self, num_left: int) -> Iterator[R]:
-        """Wait until no more than `num_left` tasks are left; yield the results of the others and of finished tasks.
+    def take(self, max_weight: float) -> Iterator[R]:
+        """Wait until what is left weighs no more than this; yield the results of the others and of finished tasks.
+
+        Tasks weigh 1 each unless they were added with another weight.
 
         Raises:
             Exception: that of a task, in place of its result.
         """
-        while len(self._pending) > num_left or (self._pending and self._pending[0].done()):
-            yield self._pending.popleft().result()
+        while self._pending and (self._weight > max_weight or max_weight <= 0 or self._pending[0][1].done()):
+            weight, task = self._pending.popleft()
+            self._weight -= weight
+            yield task.result()

@@ -8,6 +8,8 @@ LENGTH = "_length"
 """End of the name under which a `.pth` and a batch have the number of frames of a named output."""
 OFFSET = "_offset"
 """End of the name under which a cropped batch has the first frame of a named output."""
+CHOICE = "_choice"
+"""End of the name under which a batch has the number of the vector that was drawn from those of a sample."""
 LATENT_PREFIX = "latent_"
 """Beginning of the names of latent shards."""
 INTEGER_DTYPES = ("int16", "int32", "uint16")

@@ -10,12 +10,15 @@ from itertools import takewhile
 
 import dagster as dg
 
-from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.centroids import with_centroids
+from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.assemble.waves import PartitionWork
 from headrace.catalog.stored.header import CatalogHeader, read_current_header
+from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
+from headrace.errors import CatalogError, NotFoundError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
@@ -100,7 +103,7 @@ class DueWorkReader:
             for entry in shards.list(folder)
         ]
         files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
-        settings = [str(latent_settings(latents)) for latents in self.config.latents]
+        settings = [str(found and latent_settings(found)) for found in map(self._frozen, self.config.latents)]
         return short_digest(self.input_version(), *settings, *files)
 
     def input_version(self) -> str:
@@ -130,7 +133,7 @@ class DueWorkReader:
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         stages |= self._columns(catalog, ready, missing)
         for latents in self.config.latents:
-            wanted = wanted_latents(ready, latent_settings(latents))
+            wanted = self._wanted_latents(ready, latents)
             shards = self.storage.latents(self.config, latents.name)
             key = self.keys.latent_shards(latents.name)
             stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
@@ -138,9 +141,35 @@ class DueWorkReader:
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
             rest = self._rest(catalog.digest, partitions, stages)
+            rest = self._fitted_first(rest) if rest else rest
             token = self._finish_token(catalog.digest, stages) if rest else ""
-            return DueWork(partitions, tuple(self._after(partitions, stages)), token, hours, rest)
-        return DueWork({}, tuple(self._lacking(catalog.digest, stages)), self._finish_token(catalog.digest, stages))
+            return DueWork(partitions, self._fitted_first(self._after(partitions, stages)), token, hours, rest)
+        lacking = self._fitted_first(self._lacking(catalog.digest, stages))
+        return DueWork({}, lacking, self._finish_token(catalog.digest, stages))
+
+    def _wanted_latents(self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig) -> dict[str, str]:
+        """`wanted_latents`; nothing while the table that has their texts was never valid."""
+        try:
+            rows = rows_of_texts(self.storage.output(self.config), self.config, latents)
+        except CatalogError:
+            return {}
+        frozen = self._frozen(latents)
+        return {} if frozen is None else wanted_latents(audio, latent_settings(frozen), rows)
+
+    def _frozen(self, latents: LatentsConfig) -> LatentsConfig | None:
+        """Latents with their fitted centroids; None while these have not been fitted."""
+        try:
+            return with_centroids(latents, self.storage.latents(self.config, latents.name))
+        except NotFoundError:
+            return None
+
+    def _fitted_first(self, assets: Sequence[dg.AssetKey]) -> tuple[dg.AssetKey, ...]:
+        """The assets, with the centroids that have not been fitted in place of what is made with them."""
+        unfitted = [latents.name for latents in self.config.latents if self._frozen(latents) is None]
+        if not unfitted:
+            return tuple(assets)
+        later = {*map(self.keys.latents_index, unfitted), self.keys.loader_smoke_test, self.keys.dataset_report}
+        return (*(key for key in assets if key not in later), *map(self.keys.centroids, unfitted))
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""

@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -76,6 +77,14 @@ def leases():
     """Release the leases of a test file when its last test has ended."""
     with LEASES:
         yield
+
+
+@pytest.fixture(autouse=True)
+def forgotten_batch_limits():
+    """Forget what earlier tests found to fit a device: encoders of tests have fingerprints of others."""
+    yield
+    if worker := sys.modules.get("headrace.encoding.device_worker"):
+        worker._FITTING.clear()
 
 
 @pytest.fixture

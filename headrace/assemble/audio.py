@@ -35,6 +35,7 @@ from headrace.errors import AudioError, BuildError, HeadraceError
 from headrace.format.indexes.audio_fields import AUDIO, AudioFacts, common_facts
 from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex
 from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.manifests.made_by import MadeShards
 from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
@@ -166,6 +167,10 @@ class _AudioRecipe:
         """See `ShardRecipe`: the recordings without samples, by path. Several shards may name the same recording."""
         undecodable = {refusal for index in indexes for refusal in rejections_of(index)}
         return tuple(sorted([*self._too_short, *undecodable], key=lambda refusal: refusal.path))
+
+    def made(self, indexes: Sequence[ShardIndex]) -> tuple[MadeShards, ...]:  # noqa: ARG002
+        """See `ShardRecipe`: none, because bytes of audio depend on no device."""
+        return ()
 
     def lengths(self, indexes: Sequence[ShardIndex]) -> StoredCensus | None:
         """See `ShardRecipe`."""

@@ -22,7 +22,7 @@ from headrace.catalog.stored.header import (
     partition_in,
     read_header,
 )
-from headrace.config.content import METADATA_SET
+from headrace.config.content import METADATA_SET, LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, NotFoundError
 from headrace.format.snapshots.snapshots import NumberedSnapshot
@@ -56,6 +56,26 @@ def rows_of_set(
         header = read_table_header(output, name)
         return None if header is None else {p: header.rows.get(p, "") for p in catalog.partitions}
     return {name: entry.rows.sha256 if entry.rows else "" for name, entry in catalog.partitions.items()}
+
+
+def rows_of_texts(output: Storage, config: DatasetConfig, latents: LatentsConfig) -> dict[str, str] | None:
+    """Partition → digest of the rows of the set of columns whose texts latents are made from; None without such a set.
+
+    Raises:
+        CatalogError: there is no catalog, or the table of the set was never imported.
+    """
+    name, _ = config.text_column(latents)
+    if not name:
+        return None
+    return _known_rows(output, name, config)
+
+
+def _known_rows(output: Storage, name: str, config: DatasetConfig | None) -> dict[str, str]:
+    catalog = read_header(output)
+    rows = None if catalog is None else rows_of_set(output, catalog, name, config)
+    if rows is None:
+        raise CatalogError(f"{output.uri}: there are no rows for the columns {name!r} yet; {SCAN}")
+    return rows
 
 
 def is_awaited(output: Storage, config: DatasetConfig, name: str) -> bool:
@@ -115,10 +135,7 @@ def commit_set(output: Storage, name: str, config: DatasetConfig | None = None) 
         BuildError: see `commit_columns`.
         NotFoundError: there is no audio snapshot yet.
     """
-    catalog = read_header(output)
-    rows = None if catalog is None else rows_of_set(output, catalog, name, config)
-    if rows is None:
-        raise CatalogError(f"{output.uri}: there are no rows for the columns {name!r} yet; {SCAN}")
+    rows = _known_rows(output, name, config)
     return commit_columns(output.at("audio"), columns_folder(output, name), name, rows)
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from headrace.assemble.latents import LatentSettings
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
+from headrace.assemble.reconcile import wanted_latents
 from headrace.assemble.staleness import plan_build
 from headrace.errors import AlreadyExistsError, BuildError, NotFoundError, StaleError
 from headrace.format.beside.column_files import SPECS_KEY, read_columns
@@ -50,13 +51,16 @@ def commit_partitions(
     return _repeated(storage, lambda: _commit_partitions(storage, wanted, catalog))
 
 
-def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -> tuple[NumberedSnapshot, bool]:
+def commit_latents(
+    audio: Storage, storage: Storage, settings: LatentSettings, rows: Mapping[str, str] | None = None
+) -> tuple[NumberedSnapshot, bool]:
     """Commit the snapshot of latents that belongs to the newest audio snapshot.
 
     Args:
         audio: the folder of audio shards.
         storage: the folder of this set of latents.
         settings: which encoder, and how its latents are stored.
+        rows: see `headrace.assemble.reconcile.latent_sources`.
 
     Returns:
         The newest snapshot of latents, and whether it is new.
@@ -66,7 +70,7 @@ def commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -
         BuildError: other writers committed first five times in a row.
         NotFoundError: there is no audio snapshot yet.
     """
-    return _repeated(storage, lambda: _commit_latents(audio, storage, settings))
+    return _repeated(storage, lambda: _commit_latents(audio, storage, settings, rows))
 
 
 def commit_columns(
@@ -120,9 +124,11 @@ def _with_rejections(storage: Storage, snapshot: Snapshot) -> dict[str, Numbered
     return {name: read_manifest(storage, name, found.number) for name, found in partitions if found.num_rejected}
 
 
-def _commit_latents(audio: Storage, storage: Storage, settings: LatentSettings) -> tuple[NumberedSnapshot, bool]:
+def _commit_latents(
+    audio: Storage, storage: Storage, settings: LatentSettings, rows: Mapping[str, str] | None
+) -> tuple[NumberedSnapshot, bool]:
     origin = read_snapshot(audio)
-    wanted = {name: settings.wanted(frozen.digest) for name, frozen in origin.snapshot.partitions.items()}
+    wanted = wanted_latents(origin.snapshot.partitions, settings, rows)
     plan = plan_build(wanted, newest_summaries(storage))
     if plan.stale:
         raise StaleError(

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.assemble.partition_columns import source_parts
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.encoders import Encoder
 from headrace.encoding.plans import (
@@ -22,6 +23,7 @@ from headrace.encoding.stats import EncodingStats
 from headrace.errors import BuildError, HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.made_by import MadeShards, made_shards
 from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
@@ -48,23 +50,26 @@ class LatentSettings:
         encoder: fingerprint of the encoder, see `headrace.encoders.fingerprint`.
         dtype: dtype of the stored latents.
         audio_field: name of the audio field that the latents are made from; empty for the first.
+        column: the metadata column with the texts that they are made from; empty for latents of audio.
     """
 
     encoder: str
     dtype: LatentDtype = "float16"
     audio_field: str = ""
+    column: str = ""
 
     def wanted(self, audio: str) -> str:
         """`Manifest.wanted` of up-to-date latents, given the digest of the audio manifest."""
         return _digest(audio, *self._parts)
 
-    def input_digest(self, audio_shard: str) -> str:
-        """Input digest of the latent shard of an audio shard, whose name contains the digest of its bytes."""
-        return _digest(audio_shard, *self._parts)
+    def input_digest(self, audio_shard: str, columns: str = "") -> str:
+        """Input digest of the latents of an audio shard, and of columns, whose names hold digests of their bytes."""
+        return _digest(audio_shard, *([columns] if columns else []), *self._parts)
 
     @property
     def _parts(self) -> list[str]:
-        return [self.encoder, self.dtype, *([self.audio_field] if self.audio_field else [])]
+        text = [f"column {self.column}"] if self.column else []
+        return [self.encoder, self.dtype, *([self.audio_field] if self.audio_field else []), *text]
 
 
 def _digest(*parts: str) -> str:
@@ -80,6 +85,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     *,
     options: EncodingOptions | None = None,
     progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
+    columns: Storage | None = None,
 ) -> PartitionBuild:
     """Bring the latent shards of one partition up to date with its audio shards.
 
@@ -95,16 +101,28 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         storage: the folder of this set of latents.
         options: batch size and threads.
         progress: called with a number of samples each time this many are done.
+        columns: the folder of the set of columns that has the texts; None if the JSON of the samples has them, and for
+            latents of audio.
 
     Raises:
-        BuildError: the audio shards do not exist, the loaded encoder is not that of the settings, or see
-            `bring_up_to_date`.
+        BuildError: the audio shards, or the columns of them, do not exist, the loaded encoder is not that of the
+            settings, or see `bring_up_to_date`.
         SampleError: a sample cannot be decoded.
         IntegrityError: an audio shard is damaged.
     """
     source = _audio_manifest(audio, partition)
-    run = EncodingRun(audio, storage, settings.dtype, settings.audio_field, options or EncodingOptions(), progress)
-    recipe = _LatentRecipe(source, settings, encoders, run)
+    texts = None if columns is None else _columns_manifest(columns, source)
+    run = EncodingRun(
+        audio,
+        storage,
+        settings.dtype,
+        settings.audio_field,
+        options or EncodingOptions(),
+        progress,
+        column=settings.column,
+        columns=columns,
+    )
+    recipe = _LatentRecipe(source, texts, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, published_index, progress)
     return replace(built, stats=recipe.stats)
 
@@ -115,6 +133,7 @@ class _LatentRecipe:
 
     Attributes:
         source: the audio manifest that the latents are made from.
+        texts: the manifest of the columns that have their texts; None if the JSON has them, and for latents of audio.
         settings: which encoder, and how its latents are stored.
         encoders: loads the encoder, once per device.
         run: the folders, the speed and the progress of the encoding.
@@ -122,6 +141,7 @@ class _LatentRecipe:
     """
 
     source: NumberedManifest
+    texts: NumberedManifest | None
     settings: LatentSettings
     encoders: Callable[[], Sequence[Encoder]]
     run: EncodingRun
@@ -131,19 +151,22 @@ class _LatentRecipe:
     @property
     def target(self) -> PartitionTarget:
         """See `ShardRecipe`."""
-        digest = self.source.digest
-        return PartitionTarget(self.source.manifest.partition, self.settings.wanted(digest), digest, {}, LATENT_PREFIX)
+        source = self.source.digest if self.texts is None else self.texts.manifest.source
+        return PartitionTarget(self.source.manifest.partition, self.settings.wanted(source), source, {}, LATENT_PREFIX)
 
     def plan(self, previous: NumberedManifest | None) -> list[LatentPlan]:
         """See `ShardRecipe`: one latent shard for each audio shard that has samples."""
         manifest = self.source.manifest
         split, bucket = split_of(manifest.partition), bucket_of(manifest.partition)
+        texts = () if self.texts is None else self.texts.manifest.shards
+        columns = {sequence_of(shard.name): shard.name for shard in texts}
         plans = [
             LatentPlan(
                 audio_shard=shard.name,
                 seconds=shard.seconds,
                 place=ShardPlace(split, bucket, sequence_of(shard.name), LATENT_PREFIX),
-                input_digest=self.settings.input_digest(shard.name),
+                input_digest=self.settings.input_digest(shard.name, columns.get(sequence_of(shard.name), "")),
+                columns=columns.get(sequence_of(shard.name), ""),
             )
             for shard in manifest.shards
             if shard.num_samples
@@ -158,11 +181,14 @@ class _LatentRecipe:
         return b""
 
     def write(self, plans: Sequence[LatentPlan]) -> dict[str, ShardIndex]:
-        """See `ShardRecipe`. Latents of unchanged audio are copied from the previous shards."""
+        """See `ShardRecipe`. Latents of unchanged audio, or of equal texts, are copied from the previous shards."""
         from headrace.encoding.shards import encode_shards  # noqa: PLC0415 - only here torch is imported
+        from headrace.encoding.text_shards import encode_text_shards  # noqa: PLC0415
 
-        encoders = _checked(self.encoders(), self.settings)
-        indexes, self.stats = encode_shards(plans, encoders, replace(self.run, held=self._held()))
+        encoders, encode = _checked(self.encoders(), self.settings), encode_shards
+        if self.settings.column:
+            encode = encode_text_shards
+        indexes, self.stats = encode(plans, encoders, replace(self.run, held=self._held()))
         return indexes
 
     def _held(self) -> dict[str, str]:
@@ -189,6 +215,10 @@ class _LatentRecipe:
         """See `ShardRecipe`: the samples without latents, in the order of the shards."""
         return tuple(refusal for index in indexes for refusal in rejections_of(index))
 
+    def made(self, indexes: Sequence[ShardIndex]) -> tuple[MadeShards, ...]:
+        """See `ShardRecipe`: what the indexes say."""
+        return made_shards(indexes)
+
     def lengths(self, indexes: Sequence[ShardIndex]) -> StoredCensus | None:
         """See `ShardRecipe`."""
         return census_of(indexes)
@@ -199,6 +229,17 @@ def _audio_manifest(audio: Storage, partition: str) -> NumberedManifest:
     newest = newest_manifest(audio, partition)
     if newest is None:
         raise BuildError(f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first")
+    return newest
+
+
+def _columns_manifest(columns: Storage, audio: NumberedManifest) -> NumberedManifest:
+    """The manifest of columns that belong to an audio manifest."""
+    newest = newest_manifest(columns, audio.manifest.partition)
+    if newest is None or source_parts(newest.manifest.source)[0] != audio.digest:
+        raise BuildError(
+            f"{audio.manifest.partition}: no columns of the newest audio shards in {columns.uri}; build the columns of "
+            "this partition first"
+        )
     return newest
 
 

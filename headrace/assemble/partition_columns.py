@@ -16,6 +16,7 @@ from headrace.format.beside.column_files import publish_columns, published_colum
 from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.made_by import MadeShards
 from headrace.format.manifests.manifests import (
     ManifestRejection,
     NumberedManifest,
@@ -185,6 +186,10 @@ class _ColumnsRecipe:
     def rejected(self, stored: Sequence[_Stored]) -> tuple[ManifestRejection, ...]:  # noqa: ARG002
         """See `ShardRecipe`: the rows of the partition without a sample, whose recordings were rejected."""
         return () if self._values is None else self._values.left_over()
+
+    def made(self, stored: Sequence[_Stored]) -> tuple[MadeShards, ...]:  # noqa: ARG002
+        """See `ShardRecipe`: none, for columns."""
+        return ()
 
     def lengths(self, stored: Sequence[_Stored]) -> None:
         """See `ShardRecipe`: rows of columns have no length."""

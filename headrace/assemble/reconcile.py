@@ -16,6 +16,7 @@ from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
+from headrace.errors import HeadraceError
 from headrace.format.manifests.manifests import KnownManifest, Manifest
 from headrace.format.snapshots.snapshots import Snapshot
 
@@ -31,7 +32,7 @@ class BuildReason(StrEnum):
     AUDIO = "audio changed"
     LAYOUT = "shard layout changed"
     SETTINGS = "audio settings or codec changed"
-    ENCODER = "encoder, dtype or audio field changed"
+    ENCODER = "encoder, dtype, audio field or column changed"
     ROWS = "rows changed"
     MISSING = "shards missing"
     UNRECORDED = "not recorded, or a check has not passed"
@@ -50,12 +51,42 @@ def latent_settings(latents: LatentsConfig) -> LatentSettings:
         MissingDependencyError: the encoder's package or weights are not installed.
     """
     encoder = fingerprint(latents.encoder.kind, latents.encoder.settings)
-    return LatentSettings(encoder, latents.dtype, latents.audio_field or "")
+    return LatentSettings(encoder, latents.dtype, latents.audio_field or "", latents.column or "")
 
 
-def wanted_latents(audio: Mapping[str, KnownManifest], settings: LatentSettings) -> dict[str, str]:
-    """Partition → `Manifest.wanted` of up-to-date latents, given the audio manifests."""
-    return {partition: settings.wanted(manifest.digest) for partition, manifest in audio.items()}
+def are_current(latents: LatentsConfig, found: Snapshot, sources: Mapping[str, str]) -> bool:
+    """Whether a snapshot of latents has those of the YAML for every partition.
+
+    Args:
+        latents: their settings, with centroids that were fitted.
+        found: the snapshot.
+        sources: partition → digest of what they are made from; see `latent_sources`.
+    """
+    try:
+        settings = latent_settings(latents)
+    except HeadraceError:  # of an encoder that cannot be loaded
+        return False
+    wanted = {name: settings.wanted(source) for name, source in sources.items()}
+    return {name: frozen.wanted for name, frozen in found.partitions.items()} == wanted
+
+
+def latent_sources(audio: Mapping[str, KnownManifest], rows: Mapping[str, str] | None) -> dict[str, str]:
+    """Partition → `Manifest.source` of up-to-date latents.
+
+    Args:
+        audio: the audio manifests.
+        rows: for texts of a set of columns, partition → digest of the rows of the set; None for any other latents.
+    """
+    if rows is None:
+        return {partition: manifest.digest for partition, manifest in audio.items()}
+    return {name: columns_source(found.digest, rows.get(name, "")) for name, found in audio.items()}
+
+
+def wanted_latents(
+    audio: Mapping[str, KnownManifest], settings: LatentSettings, rows: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Partition → `Manifest.wanted` of up-to-date latents; see `latent_sources`."""
+    return {partition: settings.wanted(source) for partition, source in latent_sources(audio, rows).items()}
 
 
 def wanted_columns(audio: Mapping[str, KnownManifest], rows: Mapping[str, str]) -> dict[str, str]:
@@ -109,8 +140,10 @@ def why_build(
             BuildReason.ROWS: of_rows != rows or found.wanted != settings.wanted(found.source),
         }
     else:
+        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
         reasons |= {
-            BuildReason.AUDIO: found.source != source,
+            BuildReason.AUDIO: of_audio != audio,
+            BuildReason.ROWS: of_rows != rows,
             BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
         }
     return tuple(reason for reason in BuildReason if reasons.get(reason))

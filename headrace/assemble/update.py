@@ -23,6 +23,7 @@ from headrace.assemble.staleness import need_of
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import AlreadyExistsError, BuildError
 from headrace.format.indexes.index import files_of_shard
+from headrace.format.manifests.made_by import MadeShards
 from headrace.format.manifests.manifests import (
     Manifest,
     ManifestRejection,
@@ -112,6 +113,9 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
 
     def lengths(self, stored: Sequence[StoredT], /) -> StoredCensus | None:
         """Lengths of samples in the manifest, given all shards in order; None if samples have no length."""
+
+    def made(self, stored: Sequence[StoredT], /) -> tuple[MadeShards, ...]:
+        """Devices and software that computed the shards, given all of them in order; empty except for latents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,7 @@ def _manifest(
         refused=recipe.rejected(found),
         keys=digest_of(keys) if keys else "",
         lengths=recipe.lengths(found),
+        made=recipe.made(found),
     )
 
 

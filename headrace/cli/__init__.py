@@ -87,6 +87,14 @@ def parser() -> argparse.ArgumentParser:
         "--resume", action="store_true", help="verify what an interrupted run with --resume left, or else everything"
     )
 
+    part.add_argument(
+        "--encode-again",
+        type=_share,
+        metavar="F",
+        help="encode this share of the latents again, such as 0.005, and compare; read no shard otherwise",
+    )
+    verify.add_argument("--config", metavar="FILE.yaml", help="with --encode-again: the YAML file of the data set")
+
     _tars(commands)
     _export(_command(commands, "export", "export a snapshot for other tools: plain tars, Parquet, NeMo, Lhotse, …"))
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header
 from headrace.cli.as_json import facts_content, plain, print_json
+from headrace.cli.certifying import run_encode_again
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
 from headrace.config.dataset import load_config
 from headrace.errors import BuildError, ConfigError
@@ -63,6 +64,8 @@ def run_inspect(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     """`headrace verify`."""
+    if options.encode_again is not None:
+        return run_encode_again(options, _progress)
     target = find_target(options.path, options.key_at)
     depth, console = Depth(options.jobs, options.sample), plain_console()
     if options.fraction is None and not options.resume:

@@ -17,6 +17,10 @@ the tar, sizes.json with the snapshot, the snapshot with its manifests; and deco
 as for inspect; tars that Headrace did not build are checked to be complete WebDatasets that match their .idx and
 sizes.json, if any. Faults are listed, and the exit code is then 1. Nothing is changed. With --fraction or --resume, the
 file verified.json beside the shards keeps marks of what was verified when.
+
+With --encode-again 0.005 --config NAME.yaml, that share of the samples of latents is encoded again on this device,
+at least one of each group that one device, torch, cuDNN and compilation made, and nothing else is read. The largest
+error of each output, and of codes the share of equal ones, is stated; the exit code is 1 beyond the bounds.
 """,
     "index": """\
 Write the .idx beside each tar that matches, and the sizes.json of their folder: loaders then know lengths, and

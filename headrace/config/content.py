@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from headrace import features
 from headrace.arguments import parse_bytes
 from headrace.audio import AudioFormat, Codec, Transform
 from headrace.config.partitioning import ShardSize
@@ -152,6 +153,7 @@ class LatentsConfig(Section):
         encoder: the encoder that computes the latents.
         dtype: stored type.
         audio_field: audio field that the latents are made from; None for the first; in the YAML `field`.
+        column: metadata column with the texts that they are made from, or `set.column`, for `kind: text` only.
         frame_aligned: metadata columns whose lists have one entry per latent frame; each has a check.
         max_rejected: largest share of samples whose latents may be rejected because they are not finite or do not fit
             the dtype; above it, no snapshot is committed.
@@ -161,6 +163,7 @@ class LatentsConfig(Section):
     encoder: EncoderConfig
     dtype: Literal["float16", "bfloat16", "float32"] = "float16"
     audio_field: str | None = Field(None, alias="field")
+    column: _ColumnName | None = None
     frame_aligned: tuple[_ColumnName, ...] = ()
     max_rejected: float = Field(0.01, ge=0, le=1)
 
@@ -170,6 +173,19 @@ class LatentsConfig(Section):
         if len(set(columns)) != len(columns):
             raise ValueError(f"a column is listed twice: {', '.join(columns)}")
         return columns
+
+    @property
+    def fits_centroids(self) -> bool:
+        """Whether an asset of its own fits the centroids of these units."""
+        return self.encoder.kind == "kmeans" and self.encoder.settings.get("num_codes") is not None
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> Self:
+        if (self.encoder.kind == "text") != (self.column is not None):
+            raise ValueError("encoders of kind text need the column with the texts, `column`; others take none")
+        if self.column is not None and (self.audio_field is not None or self.frame_aligned):
+            raise ValueError("latents of a text column have neither `field` nor `frame_aligned`; remove them")
+        return self
 
 
 class ColumnSetConfig(Section):
@@ -233,22 +249,38 @@ def checked_set_name(name: str) -> str:
 
 
 class FeatureConfig(Section):
-    """One set of columns that is computed from the audio.
+    """One set of columns that is computed from the audio. Other keys are settings of the kind.
 
     Attributes:
         name: name of the folder and of the assets; one space of names with `columns`.
-        kind: what is computed: `levels` are peaks, loudness, clipping, silence and offset.
+        kind: what is computed: one of `headrace.features.KINDS`.
         audio_field: audio field that it is computed from; None for the first; in the YAML `field`.
     """
 
+    model_config = ConfigDict(extra="allow", frozen=True, hide_input_in_errors=True)
+
     name: Name
-    kind: Literal["levels"]
+    kind: str
     audio_field: str | None = Field(None, alias="field")
 
     @field_validator("name")
     @classmethod
     def _is_free(cls, name: str) -> str:
         return checked_set_name(name)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The keys that are settings of the kind."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="after")
+    def _fits_the_kind(self) -> Self:
+        """Check kind and settings. Raises `ValueError` that names what is wrong."""
+        try:
+            features.check(self.kind, self.settings)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 class BalanceConfig(Section):

@@ -108,6 +108,25 @@ class DatasetConfig(Section):
             )
         return self
 
+    def text_column(self, latents: LatentsConfig) -> tuple[str, str]:
+        """The set of columns, empty for the JSON of samples, and the column in it with the texts of latents."""
+        name, _, column = (latents.column or "").partition(".")
+        return (name, column) if column and name in self.column_sets else ("", latents.column or "")
+
+    @model_validator(mode="after")
+    def _texts_are_there(self) -> Self:
+        optional = {entry.name for entry in self.columns if entry.optional}
+        for entry in self.latents:
+            name, _ = self.text_column(entry)
+            if name in optional:
+                raise ValueError(f"latents ({entry.name}).column: the set {name} is optional, and latents do not wait")
+            if entry.column is not None and not name and self.source.json_content == JsonContent.MINIMAL:
+                raise ValueError(
+                    f"latents ({entry.name}).column: texts are read from the JSON of the samples, which source.json: "
+                    f"minimal leaves without metadata; write metadata.{entry.column}"
+                )
+        return self
+
     @model_validator(mode="after")
     def _latents_are_of_known_fields(self) -> Self:
         known = tuple(self.source.fields) or (_ONE_FIELD,)

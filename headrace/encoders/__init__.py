@@ -19,6 +19,7 @@ KINDS = {
     "kmeans": "headrace.encoders.kmeans",
     "log_mel": "headrace.encoders.log_mel",
     "onnx": "headrace.encoders.onnx",
+    "text": "headrace.encoders.text",
     "transformers": "headrace.encoders.transformers",
 }
 

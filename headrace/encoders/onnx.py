@@ -4,14 +4,12 @@ The file may be one of an installed package; the package is never imported. Impo
 nor onnxruntime.
 """
 
-import importlib.util
 from collections.abc import Mapping
 
 from headrace.encoders import settings as forms
 from headrace.encoders import weights
 from headrace.encoders.onnx_settings import parsed_settings
 from headrace.encoders.protocol import Encoder
-from headrace.errors import MissingDependencyError
 
 CODE_VERSION = 1
 
@@ -25,10 +23,6 @@ def fingerprint(settings: Mapping[str, object]) -> str:
 def load(settings: Mapping[str, object], device: str) -> Encoder:  # noqa: ARG001 - a CPU computes, beside any GPU
     """See `headrace.encoders.load`."""
     parsed = parsed_settings(settings)
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise MissingDependencyError(
-            'encoder onnx: the package onnxruntime is not installed: pip install "headrace[onnx]"'
-        )
-    from headrace.encoders.onnx_model import OnnxEncoder  # noqa: PLC0415 - needs torch and onnxruntime
+    from headrace.encoders.onnx_model import OnnxEncoder  # noqa: PLC0415 - needs torch
 
     return OnnxEncoder(parsed, parsed.path(), fingerprint(settings))

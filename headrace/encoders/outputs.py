@@ -15,7 +15,7 @@ from typing import Any
 from headrace.batch_names import NAMES_OF_BATCHES
 from headrace.encoders.protocol import Encoder
 from headrace.errors import ConfigError
-from headrace.output_kinds import HIDDEN, INTEGER_DTYPES, LENGTH, OFFSET, OutputKind
+from headrace.output_kinds import CHOICE, HIDDEN, INTEGER_DTYPES, LENGTH, OFFSET, OutputKind
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _KEYS = {
@@ -35,8 +35,9 @@ class EncoderOutput:
         kind: frames (B, T, width), codes (B, T, width) or a vector (B, width).
         width: size of a frame, number of codebooks, or size of the vector.
         hop: PCM frames from one frame to the next, a fraction if they are not whole (EnCodec 48 kHz: 316.8); 0 for a
-            vector.
+            vector, and for frames that follow no time of the audio, such as those of tokens.
         dtype: of codes; empty for floats, which are stored as the YAML says.
+        is_choice: of a vector: whether a sample may have several, (K, width), of which a reader draws one.
     """
 
     name: str
@@ -44,6 +45,7 @@ class EncoderOutput:
     width: int
     hop: int | Fraction = 0
     dtype: str = ""
+    is_choice: bool = False
 
     @property
     def has_time(self) -> bool:
@@ -61,7 +63,7 @@ def outputs_of(encoder: Encoder) -> tuple[EncoderOutput, ...]:
 
 def common_hop(outputs: tuple[EncoderOutput, ...]) -> int:
     """PCM frames after which frames of all outputs begin together; 1 without outputs in time."""
-    return math.lcm(*(output.hop.numerator for output in outputs if output.has_time))
+    return math.lcm(*(output.hop.numerator for output in outputs if output.hop))
 
 
 def parsed_outputs(declared: object, encoder: str) -> tuple[EncoderOutput, ...]:
@@ -77,10 +79,10 @@ def parsed_outputs(declared: object, encoder: str) -> tuple[EncoderOutput, ...]:
 
 
 def _parsed(name: str, settings: Any, place: str) -> EncoderOutput:  # noqa: ANN401 - a user's
-    if not _NAME.fullmatch(name) or name in NAMES_OF_BATCHES or name.endswith((LENGTH, OFFSET)):
+    if not _NAME.fullmatch(name) or name in NAMES_OF_BATCHES or name.endswith((LENGTH, OFFSET, CHOICE)):
         raise ConfigError(
             f"{place}: a name is a-z, 0-9 and _, of at most 40 characters, no field that every batch has, and does not "
-            f"end in {LENGTH} or {OFFSET}"
+            f"end in {LENGTH}, {OFFSET} or {CHOICE}"
         )
     if name.startswith("encoder_"):
         raise ConfigError(f"{place}: names that begin with encoder_ are those of encoders without outputs")

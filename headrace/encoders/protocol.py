@@ -4,11 +4,17 @@
 and stale latents can be found without loading it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
 
 if TYPE_CHECKING:
     import torch
+
+TokenIds: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+"""Numbers of the tokens of one text, int64 (N,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +32,12 @@ class EncoderInfo:
             core at the same time; otherwise one batch at a time uses all cores.
         padded_to: PCM frames to which the encoder itself pads every row (Whisper: 30 s); 0 if it does not. A shorter
             row costs the memory and the time of a row of this length.
+        length_step: PCM frames to which the encoder rounds lengths up, if it computes rows of one rounded length at a
+            time; 0 if rows of all lengths share a forward pass. Batches then have rows of one length, so that each is
+            one forward pass.
         batch_tolerance: how much a row's latents may depend on the rest of its batch, as a share of the largest frame.
             Float32 rounding is allowed anyway; half precision needs more.
+        is_compiled: whether the network runs through `torch.compile`, which changes results by rounding.
     """
 
     context: int
@@ -36,7 +46,9 @@ class EncoderInfo:
     normalizes: bool = False
     is_concurrent: bool = False
     padded_to: int = 0
+    length_step: int = 0
     batch_tolerance: float = 0.0
+    is_compiled: bool = False
 
 
 @runtime_checkable
@@ -93,6 +105,18 @@ class Encoder(Protocol):
         Returns:
             Hidden states (B, T, D), zeros behind each row's length, and int64 (B,) latent frames on the CPU.
         """
+
+
+@runtime_checkable
+class TextEncoder(Encoder, Protocol):
+    """An encoder of texts instead of audio: its `encode` takes numbers of tokens, int64 (B, 1, N), as audio.
+
+    Results depend neither on the other rows of the batch nor on the padding. `info.window` is the most tokens of a
+    text. An output without a hop has no time, because tokens follow none.
+    """
+
+    def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
+        """Numbers of the tokens of each text, at most `info.window`; empty where a text has none."""
 
 
 def frame_rate_hz(encoder: Encoder) -> float:

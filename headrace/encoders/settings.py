@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-def parse(kind: str, settings: Mapping[str, object], form: type[S]) -> S:
-    """Convert a mapping to the dataclass `form`.
+def parse(kind: str, settings: Mapping[str, object], form: type[S], *, what: str = "encoder") -> S:
+    """Convert a mapping to the dataclass `form`; `what` has these settings, for messages.
 
     Raises:
         ConfigError: a key is unknown or missing, or a value is invalid; the message lists every error.
@@ -31,16 +31,16 @@ def parse(kind: str, settings: Mapping[str, object], form: type[S]) -> S:
     names = [field.name for field in dataclasses.fields(form)]  # type: ignore[arg-type]
     known = ", ".join(names) or "none"
     if unknown := [name for name in settings if name not in names]:  # pydantic ignores these in a plain dataclass
-        raise ConfigError(f"encoder {kind}: unknown setting {unknown[0]!r}; the settings are: {known}")
+        raise ConfigError(f"{what} {kind}: unknown setting {unknown[0]!r}; the settings are: {known}")
     try:
         parsed = TypeAdapter(form).validate_python(dict(settings))
     except ValidationError as error:
         faults = "; ".join(map(_fault, error.errors()))
-        raise ConfigError(f"encoder {kind}: {faults}; the settings are: {known}") from error
+        raise ConfigError(f"{what} {kind}: {faults}; the settings are: {known}") from error
     for name in names:
         value = getattr(parsed, name)
         if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"encoder {kind}: {name}: expected a finite number, found {value}")
+            raise ConfigError(f"{what} {kind}: {name}: expected a finite number, found {value}")
     return parsed
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.encoders import settings as forms
 from headrace.encoders import weights
 from headrace.encoders.protocol import Encoder
-from headrace.encoders.transformers_settings import TransformersSettings, parsed_settings
+from headrace.encoders.transformers_settings import HubModel, TransformersSettings, parsed_settings
 from headrace.errors import MissingDependencyError
 
 CODE_VERSION = 1
@@ -40,8 +40,12 @@ def load(settings: Mapping[str, object], device: str) -> Encoder:
     return load_encoder(folder, parsed, fingerprint(settings), device)
 
 
-def model_folder(settings: TransformersSettings) -> Path:
+def model_folder(settings: HubModel, kind: str = "transformers") -> Path:
     """The local folder of the model's files. If `model` is a name, they are downloaded, or found in the hub's cache.
+
+    Args:
+        settings: the model's name or folder.
+        kind: kind of the encoder, for messages.
 
     Raises:
         MissingDependencyError: `model` is not a folder, and the hub does not provide it.
@@ -50,7 +54,7 @@ def model_folder(settings: TransformersSettings) -> Path:
         return folder
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingDependencyError(
-            f"encoder transformers: {settings.model} is not a folder; to download a model by its name, {_INSTALL}"
+            f"encoder {kind}: {settings.model} is not a folder; to download a model by its name, {_INSTALL}"
         )
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - only for names on the hub
 
@@ -59,7 +63,7 @@ def model_folder(settings: TransformersSettings) -> Path:
         return Path(snapshot_download(settings.model, revision=settings.revision, allow_patterns=patterns))
     except (OSError, ValueError) as error:  # huggingface_hub's errors are of these two families
         raise MissingDependencyError(
-            f"encoder transformers: {settings.model}: no such folder, and the hub does not provide it "
+            f"encoder {kind}: {settings.model}: no such folder, and the hub does not provide it "
             f"({str(error).splitlines()[0]}); download the model where there is a network, and name its folder"
         ) from error
 

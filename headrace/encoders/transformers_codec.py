@@ -70,8 +70,8 @@ class Codec:
     def encode(self, batch: Tensor, lengths: Tensor) -> Any:  # noqa: ANN401 - a dict, see `Encoder`
         """See `Encoder`. Models that are not causal get rows of one padded length at a time."""
         chunks = torch.tensor([self._form.num_chunks(int(length)) for length in lengths])
-        takes_padding = self._form.is_causal or self._form.has_chunks
-        values, scales = self._run(batch, chunks) if takes_padding else self._run_by_length(batch, chunks)
+        run = self._run if self._form.takes_padding else self._run_by_length
+        values, scales = run(batch, chunks)
         count = chunks * self._form.frames_of_chunk
         found: dict[str, object] = {self.outputs[0].name: (zero_padding(values, count), count)}
         if len(self.outputs) > 1:

@@ -75,6 +75,11 @@ class CodecForm:
         """Frames that a chunk gives."""
         return -(-self.chunk // self.hop)
 
+    @property
+    def takes_padding(self) -> bool:
+        """Whether rows of different lengths may share a forward pass."""
+        return self.is_causal or self.has_chunks
+
     def num_chunks(self, num_frames: int) -> int:
         """Chunks of an input, the last one padded with zeros as the model's feature extractor does."""
         return max(1, -(-num_frames // self.stride))
@@ -91,4 +96,7 @@ class CodecForm:
         cut = wanted.frames if settings.window_seconds else wanted.default_frames
         window, overlap = cut(self.sample_rate_hz, self.stride, self.context)
         tolerance = running.batch_tolerance(settings.autocast)
-        return EncoderInfo(self.context, window, overlap, is_concurrent=True, batch_tolerance=tolerance)
+        step = 0 if self.takes_padding else self.stride
+        return EncoderInfo(
+            self.context, window, overlap, is_concurrent=True, length_step=step, batch_tolerance=tolerance
+        )

@@ -153,5 +153,7 @@ def _info(family: ModelFamily, settings: TransformersSettings) -> EncoderInfo:
         normalizes=family.normalizes,
         is_concurrent=not (settings.compile or settings.trust_remote_code),  # other forward passes are thread-safe
         padded_to=family.max_frames,  # families with a longest input pad every input to it
+        length_step=0 if family.takes_padding else 1,
         batch_tolerance=running.batch_tolerance(settings.autocast),
+        is_compiled=settings.compile,
     )

@@ -14,31 +14,43 @@ from typing import Any
 import torch
 
 from headrace.encoders import weights
-from headrace.encoders.transformers_settings import TransformersSettings
+from headrace.encoders.transformers_settings import HubModel
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
 
 
-def load_model(folder: Path, settings: TransformersSettings) -> tuple[Any, Any]:
+def load_model(
+    folder: Path, settings: HubModel, processor: str = "AutoFeatureExtractor", network: str = "AutoModel"
+) -> tuple[Any, Any]:
     """Load the model in a folder that `save_pretrained` wrote.
 
+    Args:
+        folder: the folder.
+        settings: whether its code is trusted.
+        processor: name of the class of transformers that loads what prepares its input.
+        network: name of the class of transformers that loads the model.
+
     Returns:
-        The model, in float32 on the CPU, and its feature extractor.
+        The model, in float32 on the CPU, and its feature extractor or tokenizer.
 
     Raises:
         IntegrityError: the weights would run code, are truncated, do not fit, or are not finite.
         ConfigError: the model needs its own code, which is not trusted or does not run here.
         MissingDependencyError: the model's code needs a package that is not installed.
     """
-    from transformers import AutoConfig, AutoFeatureExtractor, AutoModel  # noqa: PLC0415 - optional, and slow to import
+    import transformers  # noqa: PLC0415 - optional, and slow to import
 
     described = _described(folder)
     _check_trust(folder, described, settings)
     where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
     try:
-        config = _as_hubert(described) if _is_plain_mert(described) else AutoConfig.from_pretrained(folder, **where)
-        extractor = AutoFeatureExtractor.from_pretrained(folder, **where)  # type: ignore[no-untyped-call]
+        config = (
+            _as_hubert(described)
+            if _is_plain_mert(described)
+            else transformers.AutoConfig.from_pretrained(folder, **where)
+        )
+        extractor = getattr(transformers, processor).from_pretrained(folder, **where)
         with _without_progress_bar():
-            model, report = AutoModel.from_pretrained(
+            model, report = getattr(transformers, network).from_pretrained(
                 folder, config=config, output_loading_info=True, dtype=torch.float32, **where
             )
     except ImportError as error:
@@ -52,7 +64,27 @@ def load_model(folder: Path, settings: TransformersSettings) -> tuple[Any, Any]:
     if missing := sorted(report["missing_keys"]):
         raise IntegrityError(f"{folder}: the weights of {', '.join(missing[:3])} are missing; download the model again")
     weights.check_finite(model.state_dict(), str(folder))
+    if not brings_code(model):
+        leave_masks_unread(model)
     return model, extractor
+
+
+def leave_masks_unread(model: Any) -> None:  # noqa: ANN401
+    """Let a model's attention use its mask of padding as it is.
+
+    Transformers asks whether a mask hides anything, for which the CPU waits for the GPU in each forward pass.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface  # noqa: PLC0415
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: PLC0415
+    from transformers.masking_utils import sdpa_mask  # noqa: PLC0415
+
+    def unread(**given: Any) -> Any:  # noqa: ANN401
+        return sdpa_mask(**{**given, "allow_is_bidirectional_skip": given.get("attention_mask") is None})
+
+    if model.config._attn_implementation == "sdpa":  # noqa: SLF001 - it has no public name
+        AttentionInterface.register("headrace_sdpa", sdpa_attention_forward)
+        AttentionMaskInterface.register("headrace_sdpa", unread)
+        model.set_attn_implementation("headrace_sdpa")
 
 
 @contextmanager
@@ -86,7 +118,7 @@ def not_runnable(folder: Path, error: Exception) -> ConfigError:
     )
 
 
-def _check_trust(folder: Path, described: dict[str, Any], settings: TransformersSettings) -> None:
+def _check_trust(folder: Path, described: dict[str, Any], settings: HubModel) -> None:
     """Raise `ConfigError` if loading the model runs code that comes with it and is not trusted."""
     from transformers import CONFIG_MAPPING  # noqa: PLC0415
 

@@ -2,12 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from headrace.encoders import settings as forms
 from headrace.errors import ConfigError
 
 _OF_OUTPUTS = {"hidden": ("layer", "layer_weights", "compile"), "codes": ("num_codebooks", "bandwidth")}
+
+
+class HubModel(Protocol):
+    """The settings that say which model is loaded; see `TransformersSettings`."""
+
+    @property
+    def model(self) -> str:
+        """A folder, or a name on the hub."""
+
+    @property
+    def revision(self) -> str | None:
+        """Commit, tag or branch on the hub."""
+
+    @property
+    def trust_remote_code(self) -> bool:
+        """Whether to run Python code that comes with the model."""
 
 
 @dataclass(frozen=True, slots=True)

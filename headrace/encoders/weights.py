@@ -7,14 +7,17 @@ import functools
 import hashlib
 import importlib.util
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import FormatError, IntegrityError, MissingDependencyError
+from headrace.errors import ConfigError, FormatError, IntegrityError, MissingDependencyError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+_PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/\\].*)")
 
 
 def packaged_file(package: str, path: str, install: str) -> Path:
@@ -35,6 +38,24 @@ def packaged_file(package: str, path: str, install: str) -> Path:
             return found
     missing = f"has no {path}" if places else "is not installed"
     raise MissingDependencyError(f"the Python package {package} {missing}; its weights are needed: {install}")
+
+
+def named_file(name: str, what: str) -> Path:
+    """Path of a file that a setting names: a path, or `package:path` for a file of an installed package.
+
+    Args:
+        name: value of the setting.
+        what: the setting, for the message.
+
+    Raises:
+        ConfigError: there is no such file.
+        MissingDependencyError: the package is not installed, or lacks the file.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    if (packaged := _PACKAGED.fullmatch(name)) is None:
+        raise ConfigError(f"{what}: no such file: {name}")
+    return packaged_file(packaged[1], packaged[2], f"pip install --no-deps {packaged[1].replace('_', '-')}")
 
 
 def file_digest(path: Path) -> str:

@@ -5,7 +5,7 @@ rounding. The batch of that row is held back until the comparison, and later bat
 failing encoder are published.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -21,6 +21,7 @@ from headrace.encoding.made import Made
 from headrace.encoding.plans import LatentDtype, NoLatents
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.stats import Comparison
+from headrace.encoding.texts import TextItem
 from headrace.errors import BuildError
 from headrace.output_kinds import OutputKind
 
@@ -83,7 +84,7 @@ class AloneCheck:
     def _chosen(job: EncodingJob) -> ClipPiece:
         return job.batch.pieces[-1]
 
-    def _compare(self, clip: AudioClip, alone: Made, batched: Made) -> None:
+    def _compare(self, clip: AudioClip | TextItem, alone: Made, batched: Made) -> None:
         self.comparison = compared(clip.key, alone, batched, self.encoder, self.dtype)
         if not self.comparison.is_same:
             raise BuildError(
@@ -98,18 +99,32 @@ def compared(key: str, alone: Made, stored: Made, encoder: Encoder, dtype: Laten
 
     Two rejections for the same reason are equal. A rejection differs infinitely from latents.
     """
-    computed = _COMPUTED.get(torch.device(encoder.device).type, _COMPUTED["cuda"])
-    allowed = max(computed, encoder.info.batch_tolerance) + _STORED[dtype]
     if isinstance(alone, NoLatents) or isinstance(stored, NoLatents):
         is_same = isinstance(alone, NoLatents) and alone == stored
-        return Comparison(key, 0.0 if is_same else float("inf"), allowed)
-    found = [
-        Comparison(key, _share(one, other), _DIFFERING_CODES, is_of_codes=True)
+        return Comparison(key, 0.0 if is_same else float("inf"), _allowed(encoder, dtype))
+    return worst(compared_outputs(key, alone, stored, encoder, dtype))
+
+
+def compared_outputs(
+    key: str, alone: Sequence[Tensor], stored: Sequence[Tensor], encoder: Encoder, dtype: LatentDtype
+) -> dict[str, Comparison]:
+    """Output → the difference of two results of one sample, and the allowed difference."""
+    return {
+        output.name: Comparison(key, _share(one, other), _DIFFERING_CODES, is_of_codes=True, num_values=one.numel())
         if output.kind is OutputKind.CODES
-        else Comparison(key, _difference(one, other), allowed)
+        else Comparison(key, _difference(one, other), _allowed(encoder, dtype), num_values=one.numel())
         for output, one, other in zip(outputs_of(encoder), alone, stored, strict=True)
-    ]
-    return max(found, key=lambda comparison: comparison.difference / comparison.allowed)
+    }
+
+
+def worst(found: Mapping[str, Comparison]) -> Comparison:
+    """The comparison of the output that differs most."""
+    return max(found.values(), key=lambda comparison: comparison.difference / comparison.allowed)
+
+
+def _allowed(encoder: Encoder, dtype: LatentDtype) -> float:
+    computed = _COMPUTED.get(torch.device(encoder.device).type, _COMPUTED["cuda"])
+    return max(computed, encoder.info.batch_tolerance) + _STORED[dtype]
 
 
 def _share(one: Tensor, other: Tensor) -> float:
@@ -123,6 +138,8 @@ def _difference(one: Tensor, other: Tensor) -> float:
     """Largest difference of a frame, as a share of the largest frame (Euclidean norms); infinite if shapes differ."""
     if one.shape != other.shape:
         return float("inf")
+    if not one.numel():  # a vector of several windows, of which nothing is compared
+        return 0.0
     one, other = one.double(), other.double()
     scale = max(float(latents.norm(dim=1).max()) for latents in (one, other))
     return float((one - other).norm(dim=1).max()) / scale if scale else 0.0

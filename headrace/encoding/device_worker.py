@@ -3,7 +3,9 @@
 When a batch does not fit the device's memory, it is halved, and so are all later batches.
 
 On CUDA, a worker is called from two threads. They share one stream for computing, and each has its own stream for
-copies, so that the copies of one batch run while the other batch is computed.
+copies, so that the copies of one batch run while the other batch is computed. The streams of a device stay for the
+process, and so does the thread that computes: the allocator keeps freed memory for the stream that used it, libraries
+keep a workspace for each, and cuDNN's plans belong to a thread (a plan takes 25 ms for each new shape of a batch).
 
 On a CPU, a worker is called from one thread per core, each with its own batch. Torch would otherwise split each layer
 of one batch over all cores, and all of them would wait for the slowest one, such as a core that also decodes audio.
@@ -13,7 +15,10 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +45,7 @@ _SIGNS_OF_OUT_OF_MEMORY = (
     "unable to find an engine",  # cuDNN, when no engine's workspace fits; "GET was …", "FIND was …"
     "nable to find a valid cuDNN algorithm",  # the same from before cuDNN 8
 )
+_CUDA_SLOTS = 2
 _MOST_CPU_BATCHES = 16  # at a time on one machine: each holds the activations of a row of up to a window
 
 
@@ -60,25 +66,56 @@ class EncodedJob:
     busy_seconds: float
 
 
+_FITTING: dict[tuple[str, tuple[str, ...]], int] = {}
+"""Fingerprint of an encoder and its devices → the batch limit that this process found when memory ran out."""
+
+
 @dataclass(slots=True)
 class BatchLimit:
-    """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out."""
+    """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out.
+
+    The process remembers it, so that memory does not run out again in each partition.
+    """
 
     num_frames: int
+    of: tuple[str, tuple[str, ...]] = ("", ())
     halvings: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def for_encoders(cls, encoders: Sequence[Encoder], num_frames: int) -> "BatchLimit":
+        """At most this limit, and what an earlier run of the same encoder on the same devices found."""
+        of = encoders[0].fingerprint, tuple(encoder.device for encoder in encoders)
+        return cls(min(num_frames, _FITTING.get(of, num_frames)), of)
 
     def halve(self, failed_frames: int) -> None:
         """Halve the limit, because a batch of this many frames did not fit."""
         with self._lock:
             if failed_frames > self.num_frames:
                 return  # another batch has halved the limit since
-            self.num_frames = max(1, failed_frames // 2)
+            self.num_frames = _FITTING[self.of] = max(1, failed_frames // 2)
             self.halvings += 1
             if self.halvings == 1:
                 _log.warning(
                     "out of memory with a batch of %d PCM frames: this batch and later ones are halved", failed_frames
                 )
+
+
+class _Lanes:
+    """The streams of a CUDA device: one for computing, with its thread, and one for the copies of each batch."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.thread = ThreadPoolExecutor(1, "headrace-gpu")
+        self.computing = self._new_stream(device)
+        self.copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
+        for _ in range(_CUDA_SLOTS):
+            self.copying.put(self._new_stream(device))
+
+    def _new_stream(self, device: torch.device) -> torch.cuda.Stream:
+        return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+
+_lanes_of = cache(_Lanes)
 
 
 class DeviceWorker:
@@ -92,16 +129,12 @@ class DeviceWorker:
     def __init__(self, encoder: Encoder, dtype: torch.dtype, budget: BatchLimit, num_cores: int) -> None:
         self._encoder, self._device, self._dtype, self._budget = encoder, torch.device(encoder.device), dtype, budget
         self._outputs = outputs_of(encoder)
-        self._lock = threading.Lock()
         self.num_computing = 1
         if not self.is_cuda and encoder.info.is_concurrent:
             self.num_computing = min(_MOST_CPU_BATCHES, num_cores)
-        self.num_slots = 2 if self.is_cuda else self.num_computing
+        self.num_slots = _CUDA_SLOTS if self.is_cuda else self.num_computing
         self._num_threads = num_cores // self.num_computing
-        self._computing = self._new_stream() if self.is_cuda else None
-        self._copying: queue.SimpleQueue[torch.cuda.Stream] = queue.SimpleQueue()
-        for _ in range(self.num_slots if self.is_cuda else 0):
-            self._copying.put(self._new_stream())
+        self._lanes = _lanes_of(self._device) if self.is_cuda else None
 
     @property
     def is_cuda(self) -> bool:
@@ -131,9 +164,6 @@ class DeviceWorker:
         self._budget.halve(num_frames)
         return self._halves(decoded)
 
-    def _new_stream(self) -> torch.cuda.Stream:
-        return torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-
     def _halves(self, decoded: DecodedJob) -> list[EncodedJob]:
         return [encoded for half in decoded.halves() for encoded in self.run(half)]
 
@@ -162,31 +192,36 @@ class DeviceWorker:
         return found, time.perf_counter() - started
 
     def _on_cuda(self, job: EncodingJob, audio: Tensor, lengths: Tensor) -> "tuple[list[_Result], float]":
-        copying = self._copying.get()
+        assert self._lanes is not None
+        copying = self._lanes.copying.get()
         try:
-            return self._copied_and_computed(job, audio, lengths, copying)
+            return self._copied_and_computed(job, audio, lengths, self._lanes, copying)
         finally:
-            self._copying.put(copying)
+            self._lanes.copying.put(copying)
 
     def _copied_and_computed(
-        self, job: EncodingJob, audio: Tensor, lengths: Tensor, copying: torch.cuda.Stream
+        self, job: EncodingJob, audio: Tensor, lengths: Tensor, lanes: _Lanes, copying: torch.cuda.Stream
     ) -> "tuple[list[_Result], float]":
         """The results of `_on_cuda`, with copies on the stream `copying`.
 
         Every tensor that two streams use is recorded on the second one. An error frees tensors while work on them may
         still be queued; the allocator then keeps their memory until the recorded stream has finished that work.
         """
-        computing = self._computing
-        assert computing is not None
+        computing = lanes.computing
         begun, done = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         with torch.cuda.stream(copying):
             on_device = audio.to(self._device, non_blocking=True)
         on_device.record_stream(computing)
-        with self._lock, torch.cuda.stream(computing):
-            computing.wait_stream(copying)
-            begun.record(computing)
-            results = self._compute(job, on_device, lengths)
-            done.record(computing)
+
+        def computed() -> list[_Result]:
+            with torch.inference_mode(), torch.cuda.stream(computing):
+                computing.wait_stream(copying)
+                begun.record(computing)
+                results = self._compute(job, on_device, lengths)
+                done.record(computing)
+                return results
+
+        results = lanes.thread.submit(computed).result()
         with torch.cuda.stream(copying):
             copying.wait_event(done)
             copied = [

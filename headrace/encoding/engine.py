@@ -9,15 +9,20 @@ from dataclasses import dataclass, field
 import torch
 
 from headrace.encoders import running
-from headrace.encoders.protocol import Encoder
+from headrace.encoders.protocol import Encoder, TextEncoder
+from headrace.encoding.batches import EncodingBatch, plan_batches
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
-from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder
-from headrace.encoding.stats import EncodingStats
+from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder, TokenReader
+from headrace.encoding.stats import EncodingStats, Waits
+from headrace.encoding.windows import ClipWindow
+from headrace.format.manifests.made_by import MadeBy
 from headrace.ordered import TaskThreads, map_in_order
 
 _CUDA_BATCH_SECONDS = 320.0
 _CPU_BATCH_SECONDS = 10.0  # larger batches take more memory and are not faster
+_CUDA_BATCH_TOKENS = 1 << 16
+_CPU_BATCH_TOKENS = 1 << 12
 
 _TORCH_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
@@ -38,6 +43,7 @@ class EncodingMeter:
     num_padded_frames: int = 0
     num_valid_frames: int = 0
     busy_seconds: float = 0.0
+    waits: Waits = field(default_factory=Waits)
 
     def add(self, encoded: EncodedJob) -> None:
         """Count a batch."""
@@ -58,6 +64,7 @@ class EncodingMeter:
             busy_share=min(1.0, self.busy_seconds / (wall_seconds * self.num_computing)),
             devices=tuple(_name(device) for device in devices),
             peak_memory_bytes=max((torch.cuda.max_memory_allocated(gpu) for gpu in gpus), default=0),
+            waits=dict(self.waits.seconds),
             halvings=self.budget.halvings,
         )
 
@@ -81,7 +88,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         """Create one worker per device."""
-        budget, dtype = BatchLimit(self.budget_frames), _TORCH_DTYPES[self.dtype]
+        budget, dtype = BatchLimit.for_encoders(self.encoders, self.budget_frames), _TORCH_DTYPES[self.dtype]
         num_cores = max(1, torch.get_num_threads() // max(1, self.devices.count("cpu")))
         self._workers = [DeviceWorker(encoder, dtype, budget, num_cores) for encoder in self.encoders]
         self.meter = EncodingMeter(budget, sum(worker.num_computing for worker in self._workers))
@@ -96,11 +103,32 @@ class Engine:
         return tuple(encoder.device for encoder in self.encoders)
 
     @property
+    def made_by(self) -> MadeBy:
+        """Devices and software, as far as they change results by rounding."""
+        on_cuda = [device for device in self.devices if device.startswith("cuda")]
+        names = {torch.cuda.get_device_name(device) for device in on_cuda} | set(self.devices).difference(on_cuda)
+        cudnn = str(torch.backends.cudnn.version()) if on_cuda else ""  # type: ignore[no-untyped-call]
+        return MadeBy(", ".join(sorted(names)), torch.__version__, cudnn, self.encoders[0].info.is_compiled)
+
+    @property
     def budget_frames(self) -> int:
-        """The most PCM frames of a batch, padding included."""
+        """The most PCM frames, or tokens, of a batch, padding included."""
         on_cuda = any(device.startswith("cuda") for device in self.devices)
+        if isinstance(self.encoders[0], TextEncoder):
+            return _CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
+
+    def batches(self, windows: Sequence[tuple[ClipWindow, ...]]) -> list[EncodingBatch]:
+        """The batches of the windows of some clips. See `plan_batches`."""
+        info, on_cuda = self.encoders[0].info, any(device.startswith("cuda") for device in self.devices)
+        return plan_batches(
+            windows,
+            self.budget_frames,
+            info.padded_to,
+            length_step=info.length_step,
+            rounded_within=info.window if on_cuda and not info.length_step else 0,
+        )
 
     def run(self, jobs: Iterable[EncodingJob]) -> Generator[EncodedJob, None, None]:
         """Latents of all jobs, in their order; a job may come in several parts. Closing the generator ends its threads.
@@ -125,18 +153,22 @@ class Engine:
         with (
             _torch_threads_kept(),
             running.full_float32(),
-            JobDecoder(
-                self.encoders[0],
-                num_threads=self.options.decoding_threads(len(self.encoders)),
-                pin_memory=pin_memory,
-            ) as reader,
+            self._reader(pin_memory=pin_memory) as reader,
             TaskThreads(len(slots), "headrace-encode") as pool,
         ):
-            decoded = reader.read(jobs, ahead=2 * len(slots))
-            for parts in map_in_order(pool, encode, decoded, window=len(slots) + self.meter.num_computing):
+            waits, window = self.meter.waits, len(slots) + self.meter.num_computing
+            decoded = waits.each("decoding", reader.read(jobs, ahead=2 * len(slots)))
+            for parts in waits.each("device", map_in_order(pool, encode, decoded, window=window)):
                 for part in parts:
                     self.meter.add(part)
                     yield part
+
+    def _reader(self, *, pin_memory: bool) -> "JobDecoder | TokenReader":
+        """Reader of the input of jobs."""
+        if isinstance(self.encoders[0], TextEncoder):
+            return TokenReader(pin_memory=pin_memory)
+        threads = self.options.decoding_threads(len(self.encoders))
+        return JobDecoder(self.encoders[0], num_threads=threads, pin_memory=pin_memory)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from headrace.encoding.plans import (
 from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.made_by import MadeBy, makers_of
 from headrace.format.manifests.manifests import rejections_of
 from headrace.format.tensors.outputs import Output
 from headrace.format.tensors.pth import verified_outputs
@@ -100,6 +101,11 @@ class KeptLatents:
         for name, places in by_shard.items():
             if (donor := self._donor(name)) is not None:
                 yield from self._same(donor, places, clips)
+
+    def makers(self, keys: Sequence[str]) -> set[MadeBy]:
+        """Devices and software of the latents that these samples are copied from, as far as shards say it."""
+        donors = (self._donor(name) for name in {self.shard_of[key] for key in keys})
+        return {by for donor in donors if donor is not None for by in makers_of(donor.latents)}
 
     def _same(self, donor: _Donor, places: Sequence[int], clips: Sequence[AudioClip]) -> Iterator[tuple[int, Made]]:
         found = [

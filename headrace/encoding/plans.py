@@ -14,6 +14,10 @@ LatentDtype = Literal["float16", "bfloat16", "float32"]
 AUDIO_SHARD_NOTE = "audio_shard"
 AUDIO_FIELD_NOTE = "audio_field"
 """The note with the name of the audio field that latents are made from; without this note it is the first."""
+COLUMN_NOTE = "text_column"
+"""The note with the name of the metadata column whose texts latents are made from."""
+COLUMNS_NOTE = "text_columns"
+"""The note with the file of columns that has these texts; without this note the JSON of the samples has them."""
 DTYPE_NOTE = "dtype"
 ENCODER_NOTE = "encoder"
 SECONDS_NOTE = "seconds"
@@ -31,12 +35,14 @@ class LatentPlan:
         seconds: length of the audio in it.
         place: its partition and sequence number.
         input_digest: digest of everything that it is made from.
+        columns: for texts of a set of columns, the file with those of the shard; empty for any other latents.
     """
 
     audio_shard: str
     seconds: float
     place: ShardPlace
     input_digest: str
+    columns: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class NoLatents:
     """Why a sample has no latents.
 
     Attributes:
-        code: `RejectReason.NOT_FINITE` or `RejectReason.OVERFLOW`.
+        code: `RejectReason.NOT_FINITE`, `RejectReason.OVERFLOW` or `RejectReason.NO_TEXT`.
         reason: explanation in a sentence.
     """
 
@@ -59,6 +65,19 @@ class NoLatents:
             "the encoder gives latents that are not finite numbers; check its weights and settings (autocast float16 "
             "overflows easily), or list the sample's key under exclude",
         )
+
+    @classmethod
+    def no_text(cls, column: str) -> "NoLatents":
+        """The rejection of a sample whose text is null, or missing."""
+        return cls(
+            RejectReason.NO_TEXT.value,
+            f"its {column} is null or missing; give it a text, which may be empty, or raise max_rejected",
+        )
+
+    @classmethod
+    def no_tokens(cls) -> "NoLatents":
+        """The rejection of a text without a token that the model knows."""
+        return cls(RejectReason.NO_TEXT.value, "its text has no token of the model's; give it another text")
 
     @classmethod
     def no_codes(cls, name: str, dtype: str) -> "NoLatents":
@@ -115,6 +134,8 @@ class EncodingRun:
         options: batch size and threads.
         progress: called with a number of samples each time this many are done.
         held: key of a sample → name of the existing latent shard that has it.
+        column: the metadata column whose texts are encoded; empty for audio.
+        columns: the folder of the set of columns that has it; None if the JSON of the samples has it.
     """
 
     audio: Storage
@@ -124,3 +145,5 @@ class EncodingRun:
     options: EncodingOptions = field(default_factory=EncodingOptions)
     progress: Callable[[int], None] = lambda num_samples: None  # noqa: ARG005
     held: Mapping[str, str] = field(default_factory=dict)
+    column: str = ""
+    columns: Storage | None = None

@@ -1,6 +1,6 @@
 """Decodes the audio of jobs on threads, ahead of the devices: each row of a batch is one task.
 
-Decoded jobs come out in the order of the jobs.
+Decoded jobs come out in the order of the jobs. Texts are tokens already: nothing decodes them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +15,7 @@ from torch import Tensor
 from headrace.encoders.protocol import Encoder
 from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip, AudioForm, FloatSamples, read_clip
+from headrace.encoding.texts import TextItem
 from headrace.ordered import start_in_order
 
 _STATISTICS_SECONDS = 60.0
@@ -27,22 +28,31 @@ class EncodingJob:
 
     Attributes:
         group: number of the group of shards.
-        clips: the clips of that group; `ClipPiece.clip` is a position in this list.
+        clips: the clips, or the texts, of that group; `ClipPiece.clip` is a position in this list.
         batch: the windows to encode.
     """
 
     group: int
-    clips: Sequence[AudioClip]
+    clips: Sequence[AudioClip | TextItem]
     batch: EncodingBatch
 
-    def clip_of(self, piece: ClipPiece) -> AudioClip:
+    def clip_of(self, piece: ClipPiece) -> AudioClip | TextItem:
         """The clip of a piece."""
         return self.clips[piece.clip]
+
+    def audio_of(self, piece: ClipPiece) -> AudioClip:
+        """The clip of a piece of audio."""
+        clip = self.clip_of(piece)
+        assert isinstance(clip, AudioClip)
+        return clip
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedJob:
-    """A job and its audio: float32 (B, C, N), zeros after each row's length, in pinned memory for CUDA."""
+    """A job and its audio: float32 (B, C, N), zeros after each row's length, in pinned memory for CUDA.
+
+    In place of audio, texts have the numbers of their tokens, int64 (B, 1, N).
+    """
 
     job: EncodingJob
     audio: Tensor
@@ -101,17 +111,42 @@ class JobDecoder:
         The measurements are queued before the rows that need them, so that not all threads can wait for them.
         """
         for piece in job.batch.pieces:
-            clip = job.clip_of(piece)
+            clip = job.audio_of(piece)
             if clip not in self._statistics and piece.window.num_frames < clip.num_frames_at(self._form.sample_rate_hz):
                 self._statistics[clip] = self._pool.submit(measure, clip, self._form)
 
     def _fill(self, job: EncodingJob, piece: ClipPiece, row: Tensor) -> None:
-        clip, window = job.clip_of(piece), piece.window
+        clip, window = job.audio_of(piece), piece.window
         samples = read_clip(clip, self._form, window.start, window.stop)
         if self._normalizes:
             measured = self._statistics.get(clip)
             samples = normalized(samples, *(measured.result() if measured else moments(samples)))
         row[:, : window.num_frames] = torch.from_numpy(samples)
+
+
+class TokenReader:
+    """Makes the input of jobs of texts; in the place of a `JobDecoder`."""
+
+    def __init__(self, *, pin_memory: bool) -> None:
+        self._pin_memory = pin_memory
+
+    def __enter__(self) -> Self:
+        """Return the reader itself."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing: it has no threads."""
+
+    def read(self, jobs: Iterable[EncodingJob], *, ahead: int) -> Iterator[DecodedJob]:  # noqa: ARG002 - nothing waits
+        """The tokens of jobs, in order."""
+        for job in jobs:
+            pieces = job.batch.pieces
+            tokens = torch.zeros(len(pieces), 1, job.batch.num_frames, dtype=torch.int64, pin_memory=self._pin_memory)
+            for row, piece in enumerate(pieces):
+                text = job.clip_of(piece)
+                assert isinstance(text, TextItem)
+                tokens[row, 0, : len(text.ids)] = torch.from_numpy(text.ids)
+            yield DecodedJob(job, tokens)
 
 
 @dataclass(frozen=True, slots=True)

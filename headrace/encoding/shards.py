@@ -1,62 +1,42 @@
 """Encodes audio shards and writes the latent shards of a partition.
 
 Neighbouring shards are opened together as a group, so that their clips can be sorted by length into common batches.
-Another thread writes each latent shard as soon as its last clip is encoded. Only the latents of the groups under way
-are in memory.
+Other threads write each latent shard as soon as its last clip is encoded. Only the latents of the groups under way and
+of shards that wait to be written are in memory.
 """
 
-import json
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
 
-from headrace.encoders.outputs import EncoderOutput, outputs_of
-from headrace.encoders.protocol import Encoder, frame_rate_hz
+from headrace.encoders.protocol import Encoder
 from headrace.encoding.alone import AloneCheck
 from headrace.encoding.assembly import Assembly
-from headrace.encoding.batches import plan_batches
 from headrace.encoding.clips import AudioClip
 from headrace.encoding.device_worker import EncodedJob
 from headrace.encoding.engine import Engine
 from headrace.encoding.kept import KeptLatents
 from headrace.encoding.made import Made
 from headrace.encoding.plans import (
-    AUDIO_FIELD_NOTE,
-    AUDIO_SHARD_NOTE,
-    DTYPE_NOTE,
-    ENCODER_NOTE,
-    SECONDS_NOTE,
     EncodingRun,
-    LatentDtype,
     LatentPlan,
-    NoLatents,
 )
+from headrace.encoding.publisher import LatentPublisher, stored_bytes_per_second
+from headrace.encoding.publishing import Saved, stored_outputs
 from headrace.encoding.reading import EncodingJob
 from headrace.encoding.sources import AudioShard, audio_shard
 from headrace.encoding.stats import EncodingStats
 from headrace.encoding.windows import plan_windows
-from headrace.errors import BuildError
-from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
-from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
-from headrace.format.manifests.manifests import ManifestRejection
-from headrace.format.shards.writer import ShardWriter
-from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_as_json
-from headrace.format.tensors.pth import saved_outputs
-from headrace.format.tensors.tensors import storage_dtype
-from headrace.format.typed_json import sample_json
-from headrace.ordered import Backlog, TaskThreads, map_in_order
-from headrace.output_kinds import HIDDEN
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from headrace.format.indexes.index import ShardIndex
+from headrace.format.manifests.made_by import MadeBy, as_note
+from headrace.format.tensors.outputs import Output
+from headrace.ordered import TaskThreads, map_in_order
 
 _GROUP_BATCHES = 32  # of audio in a group: with lengths spread 1-30 s padding is 3-4%
 _GROUP_BYTES = 512 << 20  # of latents in a group; a single shard may have more
-_PUBLISHING = 2  # shards that wait to be written, or are being written
 
 
 @dataclass(slots=True)
@@ -71,6 +51,7 @@ class ShardGroup:
         kept: results of an earlier build, by position in `clips`; these clips are not encoded.
         stack: closes the audio shards.
         whole: results of finished clips whose shard is not finished.
+        copied: the clips that were in `kept`.
     """
 
     plans: Sequence[LatentPlan]
@@ -79,23 +60,31 @@ class ShardGroup:
     assembly: Assembly
     kept: dict[int, Made]
     stack: ExitStack
-    whole: dict[int, Made] = field(default_factory=dict)
+    whole: dict[int, Future[Saved]] = field(default_factory=dict)
+    copied: frozenset[int] = field(init=False)
     _starts: list[int] = field(init=False)
     _left: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the clips of each shard."""
+        self.copied = frozenset(self.kept)
         self._left = [len(shard.clips) for shard in self.shards]
         self._starts = [0, *accumulate(self._left)]
 
-    def finish(self, clip: int, latents: Made) -> tuple[int, list[Made]] | None:
+    def finish(self, clip: int, saved: Future[Saved]) -> tuple[int, list[Future[Saved]]] | None:
         """Add the result of a clip. Returns number and results, in order, of the shard that this completes, or None."""
-        self.whole[clip] = latents
+        self.whole[clip] = saved
         shard = bisect_right(self._starts, clip) - 1
         self._left[shard] -= 1
         if self._left[shard]:
             return None
         return shard, [self.whole.pop(i) for i in range(*self._starts[shard : shard + 2])]
+
+    def copied_keys(self, shard: int) -> tuple[list[str], bool]:
+        """Keys of a shard's clips whose results are copied, and whether these are all its clips."""
+        places = range(*self._starts[shard : shard + 2])
+        keys = [self.clips[place].key for place in places if place in self.copied]
+        return keys, len(keys) == len(places)
 
     @property
     def is_done(self) -> bool:
@@ -117,9 +106,7 @@ class ShardEncoding:
     route: EncodingRun
     _groups: dict[int, ShardGroup] = field(default_factory=dict)
     _opened: ExitStack = field(default_factory=ExitStack)
-    _published: dict[str, ShardIndex] = field(default_factory=dict)
-    _publishing: Backlog[tuple[str, ShardIndex]] = field(default_factory=Backlog)
-    _publisher: ThreadPoolExecutor = field(init=False)
+    _publisher: LatentPublisher = field(init=False)
     _fetchers: ThreadPoolExecutor = field(init=False)
     outputs: tuple[Output, ...] = field(init=False)
     _kept: KeptLatents = field(init=False)
@@ -135,6 +122,7 @@ class ShardEncoding:
             route.audio, route.storage, self.encoder.fingerprint, route.dtype, self.outputs, route.held
         )
         self._alone = AloneCheck(self.encoder, route.dtype)
+        self._publisher = LatentPublisher(self.encoder, self.outputs, route)
 
     @property
     def encoder(self) -> Encoder:
@@ -146,19 +134,21 @@ class ShardEncoding:
         num_fetching = self.engine.options.fetching_threads(len(self.engine.encoders))
         with (
             self._opened,
-            ThreadPoolExecutor(1, "headrace-publish") as publisher,  # what is encoded is written, also after an error
+            self._publisher,
             TaskThreads(1, "headrace-open") as opener,
             TaskThreads(num_fetching, "headrace-fetch") as fetchers,  # ends first: `opener` waits for it
         ):
-            self._publisher, self._fetchers = publisher, fetchers
+            self._fetchers = fetchers
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
-            with closing(self.engine.run(self._jobs(groups))) as results:  # its threads end before the files are closed
+            opened = self.engine.meter.waits.each("opening", groups)
+            with closing(self.engine.run(self._jobs(opened))) as results:  # its threads end before the files are closed
                 for encoded in results:
                     for passed in self._alone.passed(encoded):
                         self._take(passed)
-            self._published |= self._publishing.take(0)
+            with self.engine.meter.waits.on("publishing"):
+                indexes = self._publisher.indexes()
         stats = self.engine.meter.stats(self._seconds, self.engine.devices)
-        return self._published, replace(stats, num_kept=self._num_kept, alone=self._alone.comparison)
+        return indexes, replace(stats, num_kept=self._num_kept, alone=self._alone.comparison)
 
     def _open(self, plans: Sequence[LatentPlan]) -> ShardGroup:
         """Fetch and check the audio shards of a group, and read the latents that are reused."""
@@ -193,8 +183,7 @@ class ShardEncoding:
             self._num_kept += len(group.kept)
             while group.kept:
                 self._finish(number, *group.kept.popitem())
-            budget, padded_to = self.engine.budget_frames, self.encoder.info.padded_to
-            batches = plan_batches(group.assembly.windows, budget, padded_to)
+            batches = self.engine.batches(group.assembly.windows)
             yield from self._alone.with_one_alone([EncodingJob(number, group.clips, batch) for batch in batches])
 
     def _take(self, encoded: EncodedJob) -> None:
@@ -207,72 +196,20 @@ class ShardEncoding:
                 self._finish(encoded.group, piece.clip, latents)
 
     def _finish(self, number: int, clip: int, latents: Made) -> None:
-        """Add the result of a clip. A shard that this completes is written by another thread."""
+        """Add the result of a clip. A shard that this completes is written by other threads."""
         self.route.progress(1)
         group = self._groups[number]
-        if complete := group.finish(clip, latents):
-            shard, parts = complete
-            plan = group.plans[shard]
-            self._publishing.add(self._publisher.submit(self._publish, plan, group.shards[shard], parts))
+        if complete := group.finish(clip, self._publisher.save(latents)):
+            shard, samples = complete
+            note = as_note(self._makers(*group.copied_keys(shard)))
+            with self.engine.meter.waits.on("publishing"):
+                self._publisher.add(group.plans[shard], group.shards[shard], samples, note)
         if group.is_done:
             self._groups.pop(number).stack.close()
-        self._published |= self._publishing.take(_PUBLISHING)
 
-    def _publish(self, plan: LatentPlan, shard: AudioShard, latents: list[Made]) -> tuple[str, ShardIndex]:
-        """Write one latent shard. Returns its input digest and its index.
-
-        The shard has `<key>.pth` and `<key>.json` for each sample of the audio shard, in the same order. A sample
-        without latents has only its JSON, which has the reason.
-        """
-        refused: list[ManifestRejection] = []
-        with ShardWriter(self.route.storage, plan.place) as writer:
-            for clip, text, made in zip(shard.clips, shard.texts, latents, strict=True):
-                content = sample_json(text, plan.audio_shard, clip.key)
-                if isinstance(made, NoLatents):
-                    path = str(content.get("headrace", {}).get("source", ""))
-                    refused.append(ManifestRejection(path, made.code, made.reason, clip.key))
-                    about = latent_json(content, self.encoder, self.outputs, made)
-                    writer.add(clip.key, {"json": (about, len(about))})
-                else:
-                    _add(writer, clip.key, self.outputs, made, latent_json(content, self.encoder, self.outputs))
-            notes = {
-                AUDIO_SHARD_NOTE: plan.audio_shard,
-                DTYPE_NOTE: self.route.dtype,
-                ENCODER_NOTE: self.encoder.fingerprint,
-                FRAME_RATE_NOTE: repr(_frame_rate_hz(self.encoder, self.outputs)),
-                REFUSED_NOTE: json.dumps([asdict(refusal) for refusal in refused], ensure_ascii=False),
-                SECONDS_NOTE: repr(round(shard.seconds, 6)),
-                **({AUDIO_FIELD_NOTE: self.route.audio_field} if self.route.audio_field else {}),
-                **({OUTPUTS: outputs_as_json(self.outputs)} if self.outputs[0].is_named else {}),
-            }
-            if writer.keys != [clip.key for clip in shard.clips]:
-                raise BuildError(
-                    f"{plan.audio_shard}: its latents would have other samples; this is an error in Headrace, please "
-                    "report it"
-                )
-            has_tensors = len(refused) < len(shard.clips)
-            index = writer.publish(plan.input_digest, notes, self.outputs if has_tensors else ())
-            return plan.input_digest, index
-
-
-def stored_outputs(encoder: Encoder, dtype: LatentDtype) -> tuple[Output, ...]:
-    """The outputs of an encoder as shards describe them, if floats are stored in a dtype."""
-    return tuple(_stored_output(output, dtype, encoder.sample_rate_hz) for output in outputs_of(encoder))
-
-
-def _stored_output(output: EncoderOutput, dtype: LatentDtype, sample_rate_hz: int) -> Output:
-    if output.name == HIDDEN:
-        return hidden_output(dtype)
-    hop, unit = output.hop.as_integer_ratio()  # a hop of 316.8 at 48 kHz is one of 1584 at 240 kHz
-    return Output(output.name, output.kind, output.dtype or dtype, hop, sample_rate_hz * unit if output.has_time else 0)
-
-
-def _add(writer: ShardWriter, key: str, outputs: Sequence[Output], made: "Sequence[Tensor]", about: bytes) -> None:
-    """Append a sample with latents to a shard."""
-    saved = saved_outputs(outputs, made)
-    tensors = tuple(PlacedTensor(tensor.place, tensor.crc32) for tensor in saved.tensors)
-    facts = SampleEntry(key, {}, len(made[0]), tensors=tensors)
-    writer.add(key, {"pth": (saved.blob, len(saved.blob)), "json": (about, len(about))}, facts)
+    def _makers(self, copied: Sequence[str], is_all: bool) -> set[MadeBy]:  # noqa: FBT001 - of `copied_keys`
+        """Devices and software of a shard's latents: the present ones, and those of the shards that it copies from."""
+        return self._kept.makers(copied) | (set() if is_all else {self.engine.made_by})
 
 
 def encode_shards(
@@ -296,11 +233,7 @@ def encode_shards(
 
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:
     """Group neighbouring shards up to the audio of 32 batches and 512 MiB of latents; at least one per group. Pure."""
-    bytes_per_second = sum(
-        encoder.sample_rate_hz / float(output.hop) * output.width * storage_dtype(output.dtype or engine.dtype).itemsize
-        for output in outputs_of(encoder)
-        if output.has_time
-    )
+    bytes_per_second = stored_bytes_per_second(encoder, engine.dtype)
     batch_seconds = engine.budget_frames / encoder.sample_rate_hz
     most_seconds = min(_GROUP_BATCHES * batch_seconds * len(engine.encoders), _GROUP_BYTES / max(1, bytes_per_second))
     groups: list[list[LatentPlan]] = []
@@ -312,30 +245,3 @@ def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -
         groups[-1].append(plan)
         seconds += plan.seconds
     return groups
-
-
-def latent_json(
-    audio: Mapping[str, Any], encoder: Encoder, outputs: Sequence[Output], rejection: NoLatents | None = None
-) -> bytes:
-    """The JSON of a latent sample: that of the audio sample, with facts about the encoder under `headrace`.
-
-    Args:
-        audio: content of the audio sample's JSON.
-        encoder: the encoder of the latents.
-        outputs: its outputs; they are described if the encoder names them.
-        rejection: why the sample has no latents; None if it has.
-    """
-    facts: dict[str, object] = {
-        "encoder": encoder.fingerprint,
-        "frame_rate_hz": _frame_rate_hz(encoder, outputs),
-    }
-    if outputs[0].is_named:
-        facts[OUTPUTS] = [output.described() for output in outputs]
-    refused = {} if rejection is None else {"refused": rejection.code}
-    content = {**audio, "headrace": {**audio.get("headrace", {}), **facts, **refused}}
-    return json.dumps(content, ensure_ascii=False).encode()
-
-
-def _frame_rate_hz(encoder: Encoder, outputs: Sequence[Output]) -> float:
-    """Frames per second of the first output; 0 for a vector."""
-    return outputs[0].frame_rate_hz if outputs[0].is_named else frame_rate_hz(encoder)

@@ -117,7 +117,7 @@ class ParquetExporter:
                 found[name] = stored_latents(blob)[0].float().tolist()
                 continue
             stored = unpickled(blob)
-            found |= {_column_of(name, field): stored[field.output].tolist() for field in fields}
+            found |= {_column_of(name, field): _lists(stored[field.output], field) for field in fields}
         return found
 
     def _rows_per_file(self, split: str) -> int:
@@ -171,7 +171,13 @@ def _column_of(name: str, field: OutputField) -> str:
     return field.values if field.is_named else name
 
 
+def _lists(values: Any, field: OutputField) -> list[Any]:  # noqa: ANN401 - a tensor
+    """The values of an output as `_feature_of` describes them."""
+    found: list[Any] = (values.reshape(-1, values.shape[-1]) if field.is_choice else values).tolist()
+    return found
+
+
 def _feature_of(field: OutputField) -> dict[str, Any]:
-    """The feature of an output: lists of frames, or one list of a vector."""
+    """The feature of an output: lists of frames or of vectors to choose from, or one list of a vector."""
     numbers = {"_type": "List", "feature": _value("int32" if field.kind is OutputKind.CODES else "float32")}
-    return {"_type": "List", "feature": numbers} if field.has_time else numbers
+    return {"_type": "List", "feature": numbers} if field.has_time or field.is_choice else numbers

@@ -43,6 +43,8 @@ class RejectReason(StrEnum):
     """For latents: the encoder returned numbers that are not finite."""
     OVERFLOW = "overflow"
     """For latents: finite numbers that are too large for the dtype in which latents are stored."""
+    NO_TEXT = "no_text"
+    """For latents of a text column: the text is null, missing, or has no tokens."""
 
 
 ASKED_FOR = frozenset({RejectReason.DUPLICATE, RejectReason.EXCLUDED})

@@ -3,7 +3,7 @@
 An error in a sample is reported with its shard and key. No shard is opened here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from headrace.format.tensors.unpickling import unpickled
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.json_texts import metadata_of
 from headrace.streaming.batches.stacking import padding_like
-from headrace.streaming.output_fields import OUTPUT_FIELDS, stated_fields
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, stated_fields
 from headrace.streaming.samples.fields import AUDIO_NAMES, OF_LATENTS, is_taken
 from headrace.streaming.settings import OnMissingLatents
 
@@ -115,12 +115,25 @@ def decode_sample(raw: Mapping[str, Any]) -> Sample:
         sample |= _stored(fields.pop(LATENT_FIELD), sample)
         if named := stated_fields(sample["metadata"], sample):
             sample[OUTPUT_FIELDS] = named
+            sample |= _first_choices(sample, named.values())
     if (taken := next((name for name in fields if name in sample or is_taken(name)), None)) is not None:
         raise ConfigError(
             f"its file .{taken} clashes with the field {taken!r} of samples and batches: give it another extension in "
             "the shard, or rename it before `decode_sample` in a pipeline of your own"
         )
     return sample | fields
+
+
+def _first_choices(sample: Sample, fields: Iterable[OutputField]) -> Sample:
+    """The first vector of each output of which a sample may have several: no position is known here to draw by."""
+    found: Sample = {}
+    for field in fields:
+        if field.is_choice:
+            found |= {
+                field.values: sample[field.values].reshape(-1, sample[field.values].shape[-1])[0],
+                field.offset: 0,
+            }
+    return found
 
 
 def _audio_fields(fields: dict[str, Any], names: Sequence[str]) -> Sample:

@@ -49,10 +49,12 @@ class JoinedArrival:
     Attributes:
         key: the sample's key.
         contents: CRC-32 of the values of the audio and of each set of latents, in the order of the folders.
+        zeros: numbers of those sets of latents, from 1, whose values are all zero, as in place of a rejected vector.
     """
 
     key: str
     contents: tuple[int, ...]
+    zeros: frozenset[int] = frozenset()
 
 
 def arrived_sample(sample: Mapping[str, Any]) -> ArrivedSample:
@@ -88,8 +90,9 @@ def joined_batch(batch: Mapping[str, Any], sets: Sequence[Mapping[str, str]]) ->
     for row, key in enumerate(batch["keys"]):
         if not batch["is_padding"][row]:
             audio = _crc_of(_fields_of(batch, row))
-            found = ([_cut(batch, values, length, row) for values, length in one.items()] for one in sets)
-            yield JoinedArrival(key, (audio, *map(_content_of_all, found)))
+            found = [[_cut(batch, values, length, row) for values, length in one.items()] for one in sets]
+            zeros = {number for number, one in enumerate(found, 1) if not any(values.any() for values in one)}
+            yield JoinedArrival(key, (audio, *map(_content_of_all, found)), frozenset(zeros))
 
 
 def content_of(values: "torch.Tensor") -> int:
@@ -164,7 +167,7 @@ def _content_of_all(outputs: "Sequence[torch.Tensor]") -> int:
 def _latents(key: str, outputs: "Sequence[torch.Tensor]", stated: Mapping[str, Any]) -> ArrivedSample:
     length, width = len(outputs[0]), width_of([values.shape[1] for values in outputs])
     wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
-    is_near = abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
+    is_near = not stated["frame_rate_hz"] or abs(length - wanted) <= max(_FRAMES_OFF, _SHARE_OFF * wanted)
     wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
     is_finite = all(bool(values.isfinite().all()) for values in outputs if values.is_floating_point())
     return ArrivedSample(key, length, width, 0, is_finite, _content_of_all(outputs), wrong)

@@ -27,6 +27,7 @@ class ExpectedSamples:
         width: int64 (n,), channels (`width_of`), or D of latents.
         sample_rate_hz: int32 (n,), 0 for latents.
         is_flac: bool (n,), whether all audio of the sample is FLAC, whose values are in [-1, 1].
+        is_drawn: bool (n,), whether a reader draws one of several vectors of the sample, so that two readings differ.
         rejected: int32 (m,), row in the table of shards of each sample whose latents were rejected.
         rejected_hashes: uint64 (m,), sorted hashes of the keys of these samples.
     """
@@ -37,6 +38,7 @@ class ExpectedSamples:
     width: np.ndarray[Any, np.dtype[np.int64]]
     sample_rate_hz: np.ndarray[Any, np.dtype[np.int32]]
     is_flac: np.ndarray[Any, np.dtype[np.bool_]]
+    is_drawn: np.ndarray[Any, np.dtype[np.bool_]]
     rejected: np.ndarray[Any, np.dtype[np.int32]]
     rejected_hashes: np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -73,7 +75,15 @@ _NO_INT32 = np.zeros(0, np.int32)
 _NO_INT64 = np.zeros(0, np.int64)
 _NO_FLAGS = np.zeros(0, np.bool_)
 _NOTHING = ExpectedSamples(
-    _NO_HASHES, _NO_INT32, _NO_INT64, _NO_INT64, _NO_INT32, _NO_FLAGS, rejected=_NO_INT32, rejected_hashes=_NO_HASHES
+    _NO_HASHES,
+    _NO_INT32,
+    _NO_INT64,
+    _NO_INT64,
+    _NO_INT32,
+    _NO_FLAGS,
+    _NO_FLAGS,
+    rejected=_NO_INT32,
+    rejected_hashes=_NO_HASHES,
 )
 
 
@@ -89,6 +99,7 @@ def read_expected(storage: Storage, table: ShardTable) -> ExpectedSamples:
         np.concatenate([part.width for part in parts])[order],
         np.concatenate([part.sample_rate_hz for part in parts])[order],
         np.concatenate([part.is_flac for part in parts])[order],
+        np.concatenate([part.is_drawn for part in parts])[order],
         np.concatenate([part.rejected for part in parts]),
         np.sort(np.concatenate([part.rejected_hashes for part in parts])),
     )
@@ -101,12 +112,16 @@ def _expected_of(index: ShardIndex, row: int) -> ExpectedSamples:
     kept = np.array([key not in rejected for key in keys], np.bool_)
     shard = np.full(len(index), row, np.int32)
     lengths, widths, rates = index.num_frames, _widths_of(index), index.sample_rate_hz
+    drawn: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(index), np.bool_)
     if index.outputs:
+        are_choices = np.array([output.is_choice for output in index.outputs])
+        drawn = np.asarray((index.tensors[:, are_choices, 2] > 1).any(axis=1))
         lengths, rates = index.tensors[:, 0, 2], np.zeros(len(index), np.int32)
+        lengths = np.minimum(lengths, 1) if are_choices[0] else lengths
         widths = np.array([width_of(of_outputs) for of_outputs in index.tensors[..., 3].tolist()], np.int64)
-    are_flac = _are_flac(index)[kept]
+    flags = _are_flac(index)[kept], drawn[kept]
     return ExpectedSamples(
-        hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], are_flac, shard[~kept], hashes[~kept]
+        hashes[kept], shard[kept], lengths[kept], widths[kept], rates[kept], *flags, shard[~kept], hashes[~kept]
     )
 
 

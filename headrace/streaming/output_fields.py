@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.errors import ConfigError
 from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_of
-from headrace.output_kinds import HIDDEN, LENGTH, OFFSET, OutputKind
+from headrace.output_kinds import CHOICE, HIDDEN, LENGTH, OFFSET, OutputKind
 
 OUTPUT_FIELDS = "__outputs__"
 """Field of a sample with the named outputs that it has: name → `OutputField`."""
@@ -26,7 +26,8 @@ class OutputField:
     Attributes:
         values: name of the field with its values: (T, D) of a sample, (D,) of a vector.
         length: name of the field with its number of frames; empty for a vector.
-        offset: name of the field with the first frame that a crop kept; empty for a vector.
+        offset: name of the field with the first frame that a crop kept, or with the number of the vector that was
+            drawn; empty for any other vector.
         number: its number among the outputs of its folder.
         kind: what it is.
         padding: what rows of a batch are filled with after their end.
@@ -51,7 +52,12 @@ class OutputField:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all fields that it becomes."""
-        return (self.values, self.length, self.offset) if self.has_time else (self.values,)
+        return tuple(name for name in (self.values, self.length, self.offset) if name)
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether a sample may have several vectors, of which one is drawn."""
+        return bool(self.offset) and not self.has_time
 
     @property
     def is_named(self) -> bool:
@@ -109,7 +115,8 @@ def _field(output: Output, suffix: str, number: int) -> OutputField:
         return hidden_field(suffix)
     name, dtype = output.name + suffix, output.dtype if output.kind is OutputKind.CODES else ""
     if not output.has_time:
-        return OutputField(name, "", "", number, output.kind, output=output.name)
+        choice = name + CHOICE if output.is_choice else ""
+        return OutputField(name, "", choice, number, output.kind, output=output.name)
     return OutputField(name, name + LENGTH, name + OFFSET, number, output.kind, output.padding, output.name, dtype)
 
 

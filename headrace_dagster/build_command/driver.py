@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
+from headrace.assemble.centroids import newest_centroids, with_centroids
 from headrace.assemble.changes import ShardsBefore
-from headrace.assemble.column_sets import rows_of_set
+from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.reconcile import (
     BuildReason,
     Settings,
     latent_settings,
+    latent_sources,
     shard_settings,
-    wanted_latents,
     wanted_partitions,
     why_build,
 )
@@ -28,7 +29,8 @@ from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import ConfigError
+from headrace.encoders.kmeans import parsed_settings
+from headrace.errors import ConfigError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary, newest_manifests
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.sizes_file import has_true_sizes
@@ -37,7 +39,7 @@ from headrace.format.snapshots.summaries import newest_summaries
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.keys import DatasetKeys
-from headrace_dagster.assets.loader_smoke_test import smoke_inputs
+from headrace_dagster.assets.loader_smoke_test import smoke_inputs, tested_snapshots
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import is_committed, newest_snapshot
 from headrace_dagster.assets.views import has_view, waits
@@ -93,7 +95,7 @@ class DatasetBuild:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
 
         A source that is gone stops only partitions that need a recording, if there is a catalog. A set of latents that
-        fails stops only the smoke test, which joins all sets. A view that fails stops nothing.
+        fails stops only itself: the smoke test is that of the rest. A view that fails stops nothing.
         """
         self._scan()
         faults = self.runner.take_faults() if self._is_source_gone() else []
@@ -107,9 +109,9 @@ class DatasetBuild:
         """Bring up to date what is made from the audio."""
         for latents in self.config.latents:
             self._latents(latents)
-        has_latents = not self._has_failed()
+        before = len(self.runner.outcomes)
         self._smoke_test()
-        if self._has_failed() and has_latents:
+        if any(outcome.stops for outcome in self.runner.outcomes[before:]):
             return
         for view in self.config.views:
             self._view(view)
@@ -199,23 +201,35 @@ class DatasetBuild:
         partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
         manifests = {name: manifests[name] for name in partitions}
         storage = self.storage.latents(self.config, latents.name)
-        settings = latent_settings(latents)
-        wanted = wanted_latents(manifests, settings)
-        sources = {name: found.digest for name, found in manifests.items()}
+        self._fit_centroids(latents, storage)
+        if any(outcome.stops for outcome in self.runner.outcomes[before:]):
+            return
+        try:
+            settings = latent_settings(with_centroids(latents, storage))
+        except NotFoundError:  # centroids that `--select` leaves out
+            return
+        sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
+        wanted = {name: settings.wanted(source) for name, source in sources.items()}
         self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
         catalog = snapshot.snapshot.catalog
         if not any(outcome.stops for outcome in self.runner.outcomes[before:]):
             self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
 
+    def _fit_centroids(self, latents: LatentsConfig, storage: Storage) -> None:
+        """Fit the centroids of units, unless they are there: a change of the data does not change them."""
+        key = self.keys.centroids(latents.name)
+        if not latents.fits_centroids or key not in self.selected:
+            return
+        if newest_centroids(storage, parsed_settings(latents.encoder.settings)) is None:
+            with self.progress.stage(key.path[-1], {}, unit="centroids"):
+                self.runner.materialize(key)
+
     def _smoke_test(self) -> None:
         key = self.keys.loader_smoke_test
+        if key not in self.selected:
+            return
         snapshots = self._snapshots()
-        if (
-            self._has_failed()
-            or snapshots is None
-            or key not in self.selected
-            or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots))
-        ):
+        if snapshots is None or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots)):
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
         with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
@@ -247,10 +261,14 @@ class DatasetBuild:
         return found
 
     def _snapshots(self) -> dict[str, NumberedSnapshot] | None:
-        """The newest snapshot of every part; None if one is missing."""
-        found = {part: newest_snapshot(shards) for part, shards in self.storage.parts(self.config).items()}
-        there = {part: snapshot for part, snapshot in found.items() if snapshot is not None}
-        return there if len(there) == len(found) else None
+        """The snapshots that the smoke test reads; None if latents are missing, and none has failed.
+
+        Then they were not selected, and there is no rest to test.
+        """
+        if newest_snapshot(self.storage.audio(self.config)) is None:
+            return None
+        found = tested_snapshots(self.config, self.storage)
+        return found if self._has_failed() or len(found) == len(self.storage.parts(self.config)) else None
 
     def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
         """Materialize the partitions that are stale, or that the instance has not recorded in their present state.

@@ -2,18 +2,25 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from headrace import features
 from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
 from headrace.assemble.views import WantedView, build_view
 from headrace.audio import Levels, decode, levels
 from headrace.catalog.stored.header import read_header
 from headrace.config.dataset import DatasetConfig
+from headrace.encoding.clips import AudioForm, read_clip
+from headrace.encoding.sources import audio_shard
+from headrace.errors import BuildError
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from tests.features.test_quality import CURVES
 from tests.support.builds import Project, twenty_clips
+from tests.support.onnx_models import QUALITY, SPEECH
 
 FEATURES = ({"name": "loudness", "kind": "levels"},)
 
@@ -31,9 +38,9 @@ def project(tmp_path) -> Project:
     return found
 
 
-def _rows(project: Project) -> dict[str, dict[str, object]]:
+def _rows(project: Project, name: str = "loudness") -> dict[str, dict[str, object]]:
     snapshot = read_snapshot(project.shards).snapshot
-    columns, rows = fitting_columns(project.output.at("columns/loudness"), snapshot), {}
+    columns, rows = fitting_columns(project.output.at(f"columns/{name}"), snapshot), {}
     for shard in read_table(project.shards, snapshot).names():
         index, table = read_index(project.shards, shard), columns.read(shard)
         rows |= {key: table.row(row) for row, key in enumerate(index.keys())}
@@ -69,12 +76,77 @@ def test_only_partitions_whose_audio_changed_are_computed_again(project):
     assert max(written.values()) >= 1
 
 
+VAD = {"name": "vad", "kind": "speech", "file": str(SPEECH), "threshold": 0.2, "min_speech_seconds": 0}
+MORE = (VAD, {"name": "dnsmos", "kind": "quality", "file": str(QUALITY)})
+MINE = {"name": "mine", "kind": "custom", "feature": "tests.assemble.test_feature_values:mean_size"}
+
+
+def mean_size(audio, sample_rate_hz):
+    if audio.shape[1] == 319:
+        raise ValueError("an odd length")
+    return {"size": float(np.abs(audio).mean()), "about": f"{sample_rate_hz} Hz"}
+
+
+mean_size.columns, mean_size.fingerprint = {"size": "float", "about": "text"}, "1"
+
+
+@pytest.mark.parametrize(("set_name", "columns"), [("vad", {"speech_share", "speech"}), ("dnsmos", set(CURVES))])
+def test_models_take_audio_of_their_own_rate(project, set_name, columns):
+    """Recordings of 8 kHz are measured at 16 kHz, whichever thread measures them."""
+    config = _config(project, features=MORE)
+    bring_columns_up_to_date(project.output, config, set_name)
+    rows, feature = _rows(project, set_name), config.feature(set_name)
+    assert len(rows) == 21
+    assert all(row.keys() == columns for row in rows.values())
+    loaded = features.load(feature.kind, feature.settings)
+    for shard in read_table(project.shards, read_snapshot(project.shards).snapshot).names():
+        with audio_shard(project.shards, shard) as opened:
+            for clip in opened.clips:
+                audio = read_clip(clip, AudioForm(16_000, 1), 0, 2 * clip.num_frames)
+                assert rows[clip.key] == loaded.measure(audio, 16_000)
+    assert len({str(row) for row in rows.values()}) > 10
+
+
+def test_a_feature_of_the_user_gives_columns_and_its_errors_name_the_sample(project):
+    config = _config(project, features=(MINE,))
+    with pytest.raises(BuildError, match=r"features \(mine\): \S+: sample 'clip19-\w+': .*ValueError: an odd length"):
+        bring_columns_up_to_date(project.output, config, "mine")
+    project.remove("clip19.wav")
+    project.build()
+    bring_columns_up_to_date(project.output, config, "mine")
+    rows = _rows(project, "mine")
+    assert {row["about"] for row in rows.values()} == {"8000 Hz"}
+    assert all(0.05 < row["size"] < 0.5 for row in rows.values())
+
+
+def test_another_setting_or_file_has_another_digest(project):
+    def digest(**changes):
+        config = _config(project, features=({**VAD, **changes},))
+        return rows_of_set(project.output, read_header(project.output), "vad", config).popitem()[1]
+
+    assert digest() == digest()
+    assert len({digest(), digest(threshold=0.4), digest(field="audio")}) == 3
+
+
 def test_a_view_chooses_samples_by_a_feature(project):
     config = _config(project, views={"loud": {"where": "loudness.loudness_lufs > -70"}})
     for name in config.column_sets:
         bring_columns_up_to_date(project.output, config, name)
+    assert _num_chosen(project, config) == 1
+
+
+def test_a_view_chooses_samples_by_speech(project):
+    config = _config(project, features=MORE[:1], views={"loud": {"where": "vad.speech_share > 0.5"}})
+    for name in config.column_sets:
+        bring_columns_up_to_date(project.output, config, name)
+    shares = [row["speech_share"] for row in _rows(project, "vad").values()]
+    assert 0 < _num_chosen(project, config) == sum(share > 0.5 for share in shares)
+
+
+def _num_chosen(project: Project, config: DatasetConfig) -> int:
     view, is_new = build_view(project.output, WantedView.of(config, "loud"))
-    assert (sum(split.num_chosen for split in view.snapshot.splits.values()), is_new) == (1, True)
+    assert is_new
+    return sum(split.num_chosen for split in view.snapshot.splits.values())
 
 
 def test_another_version_or_field_has_another_digest(project):
@@ -92,7 +164,11 @@ WRONG = {
         "columns and features are both named loudness",
     ),
     "a set that is taken": ({"features": [{"name": "metadata", "kind": "levels"}]}, "choose another name"),
-    "a kind": ({"features": [{"name": "a", "kind": "speech"}]}, "levels"),
+    "a kind": ({"features": [{"name": "a", "kind": "speach"}]}, "the kinds are custom, levels, quality, speech"),
+    "a setting": (
+        {"features": [{**FEATURES[0], "file": "a"}]},
+        "feature levels: unknown setting .file.",
+    ),
     "a field": ({"features": [{**FEATURES[0], "field": "vocals"}]}, r"features \(loudness\).field: no audio field"),
 }
 

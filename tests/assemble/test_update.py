@@ -57,6 +57,9 @@ class Recipe:
     def lengths(self, indexes):
         return None
 
+    def made(self, stored):
+        return ()
+
     def planned_keys(self, plans):
         return pack_keys([f"key{plan.sequence}"] for plan in plans)
 

@@ -25,6 +25,7 @@ SOMETIMES = {
     "kept_picture": "of a view",
     "samples_chosen": "of a view",
     "gpu_memory_peak_bytes": "on a GPU",
+    "not_tested": "of latents that failed",
     "pictures_missing": "of damaged shards",
     "page_link": "with HEADRACE_REPORT_URL",
     "removed_bytes": "of a job",

@@ -81,3 +81,15 @@ def test_a_view_chooses_something():
         ViewConfig(times="2", balance={"by": "speaker", "alpha": 0.5})
     with pytest.raises(ValidationError, match="where is blank"):
         ViewConfig(where="  ")
+
+
+def test_texts_need_a_column_and_nothing_else_has_one():
+    text = {"name": "captions", "encoder": {"kind": "text", "model": "m"}}
+    assert LatentsConfig(**text, column="caption").column == "caption"
+    with pytest.raises(ValidationError, match="encoders of kind text need the column with the texts"):
+        LatentsConfig(**text)
+    with pytest.raises(ValidationError, match="others take none"):
+        LatentsConfig(name="mel", encoder={"kind": "log_mel"}, column="caption")
+    for other in ({"field": "voice"}, {"frame_aligned": ["a"]}):
+        with pytest.raises(ValidationError, match="have neither `field` nor `frame_aligned`"):
+            LatentsConfig(**text, column="caption", **other)

@@ -293,3 +293,30 @@ def test_a_set_of_columns_says_which_column_is_joined(load, key):
 def test_columns_that_cannot_be_told_apart_are_rejected(load, text, says):
     with pytest.raises(ConfigError, match=says):
         load(f"{MINIMAL}{text}\n")
+
+
+TEXT = "latents: [{name: c, encoder: {kind: text, model: m}, column: COLUMN}]\n"
+
+
+def test_texts_are_of_the_metadata_or_of_a_set_of_columns(load):
+    text = f"{MINIMAL}columns: [{{name: tags, table: t.csv}}]\n"
+    found = {}
+    for column in ("caption", "tags.tag", "metadata.a.b", "other.tag"):
+        config = load(text + TEXT.replace("COLUMN", column))
+        found[column] = config.text_column(config.latents[0])
+    assert found == {
+        "caption": ("", "caption"),
+        "tags.tag": ("tags", "tag"),
+        "metadata.a.b": ("metadata", "a.b"),
+        "other.tag": ("", "other.tag"),
+    }
+
+
+def test_texts_that_would_not_be_there_are_refused(load):
+    optional = f"{MINIMAL}columns: [{{name: tags, table: t.csv, optional: true}}]\n"
+    with pytest.raises(ConfigError, match=r"latents \(c\)\.column: the set tags is optional"):
+        load(optional + TEXT.replace("COLUMN", "tags.tag"))
+    minimal = "source: {uri: a, json: minimal}\noutput: {uri: b}\n"
+    with pytest.raises(ConfigError, match=r"minimal leaves without metadata; write metadata\.caption"):
+        load(minimal + TEXT.replace("COLUMN", "caption"))
+    assert load(minimal + TEXT.replace("COLUMN", "metadata.caption")).latents[0].column == "metadata.caption"

@@ -16,6 +16,7 @@ from headrace.encoders.crepe_settings import CrepeSettings
 from headrace.encoders.fbank_settings import FbankSettings
 from headrace.encoders.log_mel_settings import LogMelSettings
 from headrace.encoders.onnx_settings import OnnxSettings
+from headrace.encoders.text_settings import TextSettings
 from headrace.encoders.transformers_settings import TransformersSettings
 from tests.support.audio_shards import tone
 
@@ -37,6 +38,7 @@ def test_the_documented_yaml_is_valid(tmp_path):
         ("log_mel", LogMelSettings),
         ("fbank", FbankSettings),
         ("onnx", OnnxSettings),
+        ("text", TextSettings),
         ("transformers", TransformersSettings),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from headrace import encoders
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, NotFoundError
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def _inner(**changes):
 
 
 WRONG = {
-    "no file": ({}, "centroids are not fitted by a build; fit them once with .*fit_centroids"),
-    "only a number": ({"num_codes": 4}, "num_codes is given, but centroids are not fitted by a build"),
+    "neither": ({}, "give centroids: FILE, or num_codes, for which a build fits them once"),
+    "no codes": ({"num_codes": 0}, "num_codes must be at least 1, found 0"),
     "both": ({"num_codes": 4, "centroids": "PATH"}, "centroids and num_codes are both given"),
     "a missing file": ({"centroids": "/none.npy"}, "expected a .npy or .safetensors file, found /none.npy"),
     "no kind": ({"encoder": {"num_mels": 8}}, "encoder lacks its kind"),
@@ -32,6 +32,12 @@ def test_wrong_settings_are_named(settings, words, path):
     given = {name: str(path) if value == "PATH" else value for name, value in settings.items()}
     with pytest.raises(ConfigError, match=words):
         encoders.load("kmeans", {"encoder": _inner(), **given})
+
+
+def test_centroids_that_a_build_fits_are_not_there_before_it():
+    for asked in (encoders.load, encoders.fingerprint):
+        with pytest.raises(NotFoundError, match="the centroids have not been fitted yet; a build fits them"):
+            asked("kmeans", {"encoder": _inner(), "num_codes": 4})
 
 
 def test_the_fingerprint_is_of_the_encoder_and_of_the_files_content(path, tmp_path):

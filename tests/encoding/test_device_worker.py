@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 import torch
@@ -90,6 +91,7 @@ def current(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(torch.cuda, "stream", on)
     monkeypatch.setattr(device_worker.torch, "empty", lambda *_, **__: Pinned())
     monkeypatch.setattr(Stream, "made", 0)
+    monkeypatch.setattr(device_worker, "_lanes_of", cache(device_worker._Lanes))
     return stack
 
 
@@ -101,7 +103,7 @@ class Traced(DeviceWorker):
 
     def _compute(self, job: EncodingJob, audio: OnDevice, lengths: torch.Tensor) -> list[device_worker._Result]:
         self.audio = audio
-        assert self.current[-1] is self._computing
+        assert self.current[-1] is self._lanes.computing
         if self.is_full:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return [device_worker._Result(OnDevice(self.current), OnDevice(self.current), lengths)]
@@ -131,12 +133,12 @@ def test_streams_are_made_once_for_a_device_and_given_back_whatever_a_batch_come
         else:
             _run(worker)
     assert Stream.made == made
-    assert worker._copying.qsize() == worker.num_slots
+    assert worker._lanes.copying.qsize() == worker.num_slots
 
 
 def test_every_tensor_is_recorded_on_the_second_stream_that_uses_it(worker: Traced) -> None:
     hidden, flaws = _run(worker)
-    computing = worker._computing
+    computing = worker._lanes.computing
     assert worker.audio.recorded == [computing]
     assert worker.audio.made_on is not computing
     for result in (hidden, flaws):
@@ -149,4 +151,4 @@ def test_a_batch_that_runs_out_of_memory_has_recorded_its_audio_before(worker: T
     worker.is_full = True
     with pytest.raises(torch.OutOfMemoryError):
         _run(worker)
-    assert worker.audio.recorded == [worker._computing]
+    assert worker.audio.recorded == [worker._lanes.computing]

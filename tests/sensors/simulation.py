@@ -414,7 +414,9 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
         due_work: {
             "read_current_header": world.catalog,
             "wanted_partitions": lambda fingerprints, config: {n: f"audio {v}" for n, v in fingerprints.items()},
-            "wanted_latents": lambda ready, settings: {name: world.wanted("mel", name) for name in ready},
+            "wanted_latents": lambda ready, settings, rows: {name: world.wanted("mel", name) for name in ready},
+            "with_centroids": lambda latents, storage: latents,
+            "rows_of_texts": lambda output, config, latents: None,
             "rows_of_set": world.rows_of_set,
             "wanted_columns": world.wanted_columns,
             "latent_settings": lambda latents: latents.name,

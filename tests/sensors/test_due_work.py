@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.errors import CatalogError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.sensors import due_work
@@ -84,7 +85,9 @@ def fakes(monkeypatch):
     replaced = {
         "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
-        "wanted_latents": lambda ready, settings: {name: f"mel of {name}" for name in ready},
+        "wanted_latents": lambda ready, settings, rows: {name: f"mel of {name}" for name in ready},
+        "with_centroids": lambda latents, storage: latents,
+        "rows_of_texts": lambda output, config, latents: None,
         "rows_of_set": lambda output, catalog, name, config: {},
         "wanted_columns": lambda ready, rows: {name: f"{COLUMNS} of {name}" for name in ready},
         "latent_settings": lambda latents: latents.name,
@@ -164,6 +167,27 @@ def test_a_set_whose_table_was_never_valid_is_not_due(fakes, monkeypatch):
     fakes.found[COLUMNS], fakes.is_committed[COLUMNS] = {}, False
     due = fakes.read()
     assert (due.partitions, due.finish) == ({}, ())
+
+
+def test_centroids_are_fitted_before_anything_is_made_with_them(fakes, monkeypatch):
+    def unfitted(latents, storage):
+        raise NotFoundError("no centroids")
+
+    monkeypatch.setattr(due_work, "with_centroids", unfitted)
+    fakes.found["mel"], fakes.is_committed["mel"], fakes.is_smoke_done = {}, False, False
+    due = fakes.read()
+    assert (due.partitions, due.finish) == ({}, (fakes.keys.centroids("mel"),))
+
+
+def test_latents_of_texts_whose_table_was_never_valid_are_not_due(fakes, monkeypatch):
+    def no_rows(output, config, latents):
+        raise CatalogError("the table was not read yet")
+
+    monkeypatch.setattr(due_work, "rows_of_texts", no_rows)
+    fakes.found["mel"], fakes.is_committed["mel"] = {}, False
+    due = fakes.read()
+    assert due.partitions == {}
+    assert due.finish[0] == fakes.keys.latents_index("mel")  # which says what is missing
 
 
 def test_missing_shards_are_the_reason_unless_the_partition_has_changed_as_well(fakes):

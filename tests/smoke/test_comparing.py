@@ -36,7 +36,7 @@ def expected_of(*indexes):
     """The expected samples of some shards, sorted as `read_expected` does."""
     parts = [_expected_of(index, row) for row, index in enumerate(indexes)]
     order = np.argsort(np.concatenate([part.hashes for part in parts]))
-    names = ("hashes", "shard", "num_frames", "width", "sample_rate_hz", "is_flac")
+    names = ("hashes", "shard", "num_frames", "width", "sample_rate_hz", "is_flac", "is_drawn")
     columns = [np.concatenate([getattr(part, name) for part in parts])[order] for name in names]
     return ExpectedSamples(*columns, np.zeros(0, np.int32), np.zeros(0, np.uint64))
 

@@ -1,7 +1,6 @@
 """The smoke test of latents: they equal the encoder's result, have the keys of the audio, and can be joined."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -12,14 +11,12 @@ from headrace import encoders
 from headrace.assemble.commit import commit_latents
 from headrace.config.operation import LoaderConfig
 from headrace.encoders import EncoderInfo
-from headrace.encoding.plans import AUDIO_SHARD_NOTE
-from headrace.errors import FormatError, SampleError
+from headrace.errors import SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.smoke.arrivals import JoinedArrival
 from headrace.smoke.choice import ReadLimits
 from headrace.smoke.comparing import SeenSamples
-from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.expected import read_expected
 from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 from headrace.smoke.run import SmokePart, SmokeResult, smoke_test
@@ -288,15 +285,6 @@ def test_a_sample_that_cannot_be_encoded_again_is_an_error(sound, monkeypatch):
     assert faulty(results) == {MEL: {"latents_match_audio"}}
     faults = results[MEL].faults["latents_match_audio"]
     assert ["cannot be encoded again: no such thing" in fault for fault in faults] == [True, True]
-
-
-def test_the_error_about_audio_that_lacks_a_sample_of_latents_names_the_audio_shard(sound):
-    latents = read_index(sound.storage, SmokePart.newest(sound.storage).table.name(0))
-    other = SmokePart.newest(sound.audio).table.name(1)
-    strange = replace(latents, notes={**latents.notes, AUDIO_SHARD_NOTE: other})
-    check = ReencodingCheck(sound.audio, sound.storage, sound.encoders, "seed", most=1)
-    with pytest.raises(FormatError, match=f"audio shard {other} does not contain this sample"), check._clip(strange, 0):
-        pass
 
 
 def test_chosen_shards_are_ranges_of_the_sample_order(sound):

@@ -13,8 +13,9 @@ from headrace.smoke.joined import JoinedReading, PartRead, spans_of
 class Expected:
     """The samples with these keys; the rejected ones are not expected."""
 
-    def __init__(self, keys, rejected=()):
+    def __init__(self, keys, rejected=(), drawn=()):
         self.keys, self.rejected = [key for key in keys if key not in rejected], rejected
+        self.is_drawn = np.array([key in drawn for key in self.keys])
 
     def __len__(self):
         return len(self.keys)
@@ -26,17 +27,17 @@ class Expected:
         return key in self.rejected
 
 
-def part(keys, contents, rejected=()):
-    expected = Expected(keys, rejected)
+def part(keys, contents, rejected=(), drawn=()):
+    expected = Expected(keys, rejected, drawn)
     seen = SimpleNamespace(times=np.ones(len(expected), int), content=np.array(contents))
     return PartRead("uri", expected, seen)
 
 
-def faults(monkeypatch, arrivals, latents=None, error=None):
+def faults(monkeypatch, arrivals, latents=None, error=None, zeros=()):
     """Number of samples and faults of these arrivals: key, content of the audio, content of the latents."""
 
     def arrived(self, spans):
-        yield from (JoinedArrival(key, contents) for key, *contents in arrivals)
+        yield from (JoinedArrival(key, contents, frozenset(zeros)) for key, *contents in arrivals)
         if error:
             raise error
 
@@ -68,6 +69,16 @@ def test_rejected_latents_do_not_arrive(monkeypatch):
     latents = part("ab", [10], rejected=["b"])
     assert faults(monkeypatch, [("a", 1, 10), ("b", 2, None)], latents)[1] == []
     assert faults(monkeypatch, [("a", 1, 10), ("b", 2, 20)], latents)[1] == ["b: arrived with mel that were rejected"]
+
+
+def test_a_vector_of_zeros_may_be_in_the_place_of_a_rejected_one(monkeypatch):
+    latents = part("ab", [10], rejected=["b"])
+    assert faults(monkeypatch, [("a", 1, 10), ("b", 2, 20)], latents, zeros=[1])[1] == []
+
+
+def test_one_of_several_vectors_may_be_another_one(monkeypatch):
+    assert faults(monkeypatch, [("a", 1, 11), ("b", 2, 20)], part("ab", [10, 20], drawn="a"))[1] == []
+    assert len(faults(monkeypatch, [("a", 1, 10), ("b", 2, 21)], part("ab", [10, 20], drawn="a"))[1]) == 1
 
 
 def test_latents_of_an_unknown_key_are_a_fault(monkeypatch):

@@ -130,7 +130,7 @@ def _flaw_of_output(index: ShardIndex, number: int) -> str | None:
     in_field = (index.ranges[..., 0] <= starts[:, None]) & (stops[:, None] <= index.ranges[..., 1])
     is_whole = (stops - starts == num_bytes) & (num_frames >= 0) & (width >= 0) & (starts >= 0) & (starts <= stops)
     has_checksum = (crc32 >= ABSENT) & (crc32 <= _GREATEST_CRC32)
-    has_form = output.has_time | (num_frames == 1)
+    has_form = output.has_time | (num_frames == 1) | (output.is_choice & (num_frames > 0))
     is_sound = (is_whole & in_field.any(1) & has_checksum & has_form) | is_absent
     if is_sound.all():
         return None

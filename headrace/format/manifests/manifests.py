@@ -6,7 +6,6 @@ partitions hold together is in `snapshots`; the keys that were planned for each 
 """
 
 import contextlib
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from typing import Annotated, Protocol
 from headrace.errors import FormatError, NotFoundError
 from headrace.format import tables
 from headrace.format.indexes.index import REFUSED_NOTE, ShardIndex, files_of_shard
+from headrace.format.manifests.made_by import MadeShards, manifest_digest
 from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.parsed_once import read_once
 from headrace.format.tars.tar_names import DIGEST_DIGITS, TAR_SUFFIX, digest_ending
@@ -28,7 +28,7 @@ KEYS_SUFFIX = ".keys"
 _FORMAT_KEY = "headrace_manifest"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
-_FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards")
+_FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards", "made")
 _DIGEST = f"[0-9a-f]{{{DIGEST_DIGITS}}}"
 _KEYS_FILE = re.compile(rf"([^/]+)/(\d{{8,}})-{_DIGEST}\.keys$")
 _INT32 = range(1 << 31)
@@ -93,6 +93,7 @@ class Manifest:
         refused: recordings, or latents of samples, that were rejected.
         keys: SHA-256 (hex) of the file of planned keys (`planned_keys`); empty for latents, which have none.
         lengths: how many samples of which length each shard has; None if that is not known, and for columns.
+        made: for latents, what computed them, if that is known. It is no part of the digest.
     """
 
     partition: str
@@ -103,6 +104,7 @@ class Manifest:
     refused: tuple[ManifestRejection, ...] = ()
     keys: str = ""
     lengths: StoredCensus | None = None
+    made: tuple[MadeShards, ...] = ()
 
     @property
     def num_samples(self) -> int:
@@ -123,12 +125,13 @@ class Manifest:
     def to_json(self) -> bytes:
         """The bytes of the file; equal manifests give equal bytes."""
         content = asdict(self)
-        return versioned_bytes(_FORMAT_KEY, {name: content[name] for name in _FIELDS})
+        names = _FIELDS if self.made else _FIELDS[:-1]
+        return versioned_bytes(_FORMAT_KEY, {name: content[name] for name in names})
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the manifest's bytes: the data version of its partition."""
-        return hashlib.sha256(self.to_json()).hexdigest()
+        """SHA-256 (hex) of the manifest's bytes without `made`: the data version of its partition."""
+        return manifest_digest(self.to_json())
 
     @classmethod
     def from_json(cls, blob: bytes, name: str) -> "Manifest":
@@ -155,7 +158,7 @@ class NumberedManifest:
     Attributes:
         number: its number in its partition.
         manifest: the manifest.
-        stored_digest: SHA-256 (hex) of the bytes that were read or written; empty if they are not known.
+        stored_digest: the digest of the bytes that were read or written; empty if they are not known.
     """
 
     number: int
@@ -272,7 +275,7 @@ def commit_manifest(
         storage.write(keys_path(manifest.partition, number, manifest.keys), keys)
     blob = manifest.to_json()
     storage.create(manifest_path(manifest.partition, number), blob)
-    return NumberedManifest(number, manifest, hashlib.sha256(blob).hexdigest())
+    return NumberedManifest(number, manifest, manifest_digest(blob))
 
 
 def read_manifest(storage: Storage, partition: str, number: int) -> NumberedManifest:
@@ -291,7 +294,7 @@ def read_lengths(storage: Storage, partition: str, number: int, digest: str) -> 
 
 
 def _lengths(digest: str, blob: bytes, name: str) -> StoredCensus | None:
-    if hashlib.sha256(blob).hexdigest() != digest:
+    if manifest_digest(blob) != digest:
         raise FormatError(f"{name}: does not have the digest in its snapshot; {WAY_OUT}")
     try:
         found = versioned_json(blob, name, _FORMAT_KEY, before="shards").get("lengths")
@@ -304,13 +307,13 @@ def _parsed(number: int, blob: bytes, name: str) -> NumberedManifest:
     found = Manifest.from_json(blob, name)
     if found.partition != (partition := name.split("/")[-2]):
         raise FormatError(f"{name}: is the manifest of {found.partition}, expected one of {partition}; {WAY_OUT}")
-    return NumberedManifest(number, found, hashlib.sha256(blob).hexdigest())
+    return NumberedManifest(number, found, manifest_digest(blob))
 
 
 def _summary(number: int, blob: bytes, name: str) -> ManifestSummary:
     head = versioned_json(blob, name, _FORMAT_KEY, before="refused")
     try:
-        return ManifestSummary(number, typed(str, head.get("wanted")), hashlib.sha256(blob).hexdigest())
+        return ManifestSummary(number, typed(str, head.get("wanted")), manifest_digest(blob))
     except ValueError as error:
         raise FormatError(f"{name}: an incomplete manifest ({error}); {WAY_OUT}") from error
 

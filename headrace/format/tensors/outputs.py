@@ -27,8 +27,10 @@ class Output:
         name: its key in the `.pth`.
         kind: what it is.
         dtype: name of the dtype of its values, of `TENSOR_DTYPES` or, for codes, of `INTEGER_DTYPES`.
-        hop: PCM frames from one of its frames to the next; 0 if unknown, and for vectors.
-        sample_rate_hz: rate of these PCM frames; 0 if unknown.
+        hop: PCM frames from one of its frames to the next; 0 for vectors, and for frames that follow no time of the
+            audio, such as those of tokens.
+        sample_rate_hz: rate of these PCM frames; 0 without a hop.
+        is_choice: of vectors: whether a sample may have several, (K, D), of which a reader draws one.
     """
 
     name: str
@@ -36,11 +38,17 @@ class Output:
     dtype: str
     hop: int = 0
     sample_rate_hz: int = 0
+    is_choice: bool = False
 
     @property
     def has_time(self) -> bool:
         """Whether it has frames."""
         return self.kind is not OutputKind.VECTOR
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether its frames follow the time of the audio, so that a crop cuts them."""
+        return self.has_time and (self.hop > 0 or not self.is_named)
 
     @property
     def is_named(self) -> bool:
@@ -66,7 +74,8 @@ class Output:
 
     def described(self) -> dict[str, object]:
         """The output as JSON."""
-        found = {"name": self.name, "kind": self.kind.value, "dtype": self.dtype}
+        found: dict[str, object] = {"name": self.name, "kind": self.kind.value, "dtype": self.dtype}
+        found |= {"is_choice": True} if self.is_choice else {}
         return found | ({"hop": self.hop, "sample_rate_hz": self.sample_rate_hz} if self.hop else {})
 
 
@@ -98,6 +107,7 @@ def _output_of(entry: Mapping[str, Any]) -> Output:
         str(entry["dtype"]),
         int(entry.get("hop", 0)),
         int(entry.get("sample_rate_hz", 0)),
+        bool(entry.get("is_choice", False)),
     )
     known = INTEGER_DTYPES if output.kind is OutputKind.CODES else TENSOR_DTYPES
     if output.dtype not in known or min(output.hop, output.sample_rate_hz) < 0:

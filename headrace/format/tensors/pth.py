@@ -103,7 +103,8 @@ def saved_outputs(outputs: Sequence[Output], tensors: "Sequence[torch.Tensor]") 
 
     Args:
         outputs: the outputs.
-        tensors: the values of each, (T, D) on the CPU and in its dtype; (1, D) of a vector, which is stored as (D,).
+        tensors: the values of each, (T, D) on the CPU and in its dtype; (1, D) of a vector, which is stored as (D,);
+            (K, D) of K vectors.
 
     Raises:
         FormatError: this version of torch does not store the values as they are, in one member of the zip for each.
@@ -113,7 +114,7 @@ def saved_outputs(outputs: Sequence[Output], tensors: "Sequence[torch.Tensor]") 
     exact = [_compact(tensor) for tensor in tensors]
     content: dict[str, Any] = {}
     for output, tensor in zip(outputs, exact, strict=True):
-        content[output.name] = tensor if output.has_time else tensor[0]
+        content[output.name] = tensor if output.has_time or len(tensor) > 1 else tensor[0]
         content |= {output.length_name: len(tensor)} if output.has_time else {}
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -130,7 +131,7 @@ def saved_outputs(outputs: Sequence[Output], tensors: "Sequence[torch.Tensor]") 
 
 
 def stored_outputs(blob: bytes, outputs: Sequence[Output]) -> "list[torch.Tensor]":
-    """The values of named outputs in a `.pth`, (T, D) each, (1, D) of a vector.
+    """The values of named outputs in a `.pth`, (T, D) each, (1, D) of a vector, (K, D) of K vectors.
 
     Raises:
         FormatError: the file is damaged, would run code, or does not hold these outputs.
@@ -170,17 +171,18 @@ def output_facts(blob: bytes, outputs: Sequence[Output]) -> list[RawTensor] | No
 
 
 def _as_rows(content: dict[object, Any], output: Output) -> "torch.Tensor | None":
-    """The value of an output as (T, D), or (1, D) of a vector; None if there is not one of its form and length."""
+    """The value of an output as (T, D), (1, D) of a vector, or (K, D) of several; None if form or length is wrong."""
     import torch
 
     value = content.get(output.name)
-    if not isinstance(value, torch.Tensor) or not is_dense(value) or value.ndim != 1 + output.has_time:
+    dims = {2} if output.has_time else {1, 1 + output.is_choice}
+    if not isinstance(value, torch.Tensor) or not is_dense(value) or value.ndim not in dims:
         return None
     if str(value.dtype).removeprefix("torch.") != output.dtype:
         return None
     if output.has_time and content.get(output.length_name) != len(value):
         return None
-    return value.detach() if output.has_time else value.detach()[None]
+    return value.detach() if value.ndim == 2 else value.detach()[None]
 
 
 def _compact(tensor: "torch.Tensor") -> "torch.Tensor":

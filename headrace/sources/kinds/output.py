@@ -2,18 +2,21 @@
 
 A recording is the audio of a sample, read in place. Its path, such as `train-0003/000012/KEY.flac`, has the partition
 and the number of its shard, which stay when other samples of the shard change. The sample's provenance is the column
-`provenance`.
+`provenance`. Columns are those of the metadata, and those of all other sets that fit the snapshot: `NAME`, or
+`NAME_SET` where the metadata or several sets have the name.
 """
 
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from headrace.config.content import METADATA_SET
 from headrace.config.section import Section
 from headrace.errors import ConfigError, NotFoundError
 from headrace.format.beside.column_sets import ColumnSet, fitting_columns
@@ -26,7 +29,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot,
 from headrace.format.tars.member_names import JSON_FIELD
 from headrace.format.tars.tar import payload
 from headrace.format.typed_json import json_value
-from headrace.locate.outputs import AUDIO, COLUMNS, table_of_tars
+from headrace.locate.outputs import AUDIO, COLUMNS, folders_of_output, table_of_tars
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
@@ -35,7 +38,6 @@ from headrace.sources.named_files import absolute, opened
 from headrace.stores.storage import Storage, open_storage
 
 _KEPT_INDEXES = 256
-_METADATA = f"{COLUMNS}/metadata"
 _PATH = re.compile(r"([^/]+-\d{4,}/\d{6,})/([^/.]+)\.([^/]+)")
 _TAKEN = ("id", "path", "provenance")
 
@@ -92,17 +94,15 @@ class OutputItems:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`."""
-        columns = self._columns
         for place, shard, index, rows in self._chosen():
-            table = None if columns is None else columns.read(shard)
-            facts = set() if table is None else {column.spec.name for column in table.columns if column.spec.is_fact}
+            tables = {name: found.read(shard) for name, found in self._sets.items()}
+            columns = {joined: tables[name].column(column) for joined, (name, column) in self._columns.items()}
             with opened(self._file(shard)) as file:
                 for row in rows:
                     span = index.range_of(row, JSON_FIELD)
                     about = {} if span is None else json_value(payload(file, span))
                     provenance = about.pop("headrace", None)
-                    joined = {} if table is None else table.row(row)
-                    own = about | {name: value for name, value in joined.items() if name not in facts}
+                    own = about | {joined: column.value(row) for joined, column in columns.items()}
                     told = {"id": index.key(row), **_paths(place, index, row), "provenance": provenance}
                     yield {**told, **own_columns(own, _TAKEN)}
 
@@ -111,9 +111,7 @@ class OutputItems:
         found = [f"{self.root}/{AUDIO}/{snapshot_path(self.number)}"]
         if self.view is not None:
             found.append(f"{self.root}/{VIEWS}/{self.options.view}/{snapshot_path(self.view)}")
-        if self._columns is not None:
-            found.append(f"{self.root}/{_METADATA}/{snapshot_path(self._columns.snapshot.number)}")
-        return found
+        return found + [f"{one.storage.uri}/{snapshot_path(one.snapshot.number)}" for one in self._sets.values()]
 
     @property
     def _output(self) -> Storage:
@@ -134,11 +132,28 @@ class OutputItems:
         return {_place(name): name for name in table.names()[rows]}
 
     @cached_property
-    def _columns(self) -> ColumnSet | None:
-        try:
-            return fitting_columns(self._output.at(_METADATA), self._snapshot.snapshot)
-        except NotFoundError:
-            return None
+    def _sets(self) -> dict[str, ColumnSet]:
+        """Name of each set of columns that fits the snapshot → the set; the metadata first."""
+        names = [folder.name for folder in folders_of_output(self._output) if folder.name.startswith(f"{COLUMNS}/")]
+        found = {}
+        for name in sorted(names, key=lambda name: (name != f"{COLUMNS}/{METADATA_SET}", name)):
+            with suppress(NotFoundError):
+                found[name.partition("/")[2]] = fitting_columns(self._output.at(name), self._snapshot.snapshot)
+        return found
+
+    @cached_property
+    def _columns(self) -> dict[str, tuple[str, str]]:
+        """Name of each column of the rows → its set, and its name there; facts of the catalog are left out."""
+        owners: dict[str, list[str]] = {}
+        for name, found in self._sets.items():
+            for spec in found.specs:
+                if not spec.is_fact:
+                    owners.setdefault(spec.name, []).append(name)
+        return {
+            column if owner == METADATA_SET or len(names) == 1 else f"{column}_{owner}": (owner, column)
+            for column, names in owners.items()
+            for owner in names
+        }
 
     def _file(self, shard: str) -> str:
         return f"{self.root}/{AUDIO}/{shard}"

@@ -50,7 +50,8 @@ class Latents:
             vectors.
         lengths: int64 (B,), `encoder_length`.
         dtype: name of the stored dtype.
-        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept; None without a crop.
+        offsets: int64 (B,), `encoder_offset`: the first stored latent frame that a crop kept, or the number of the
+            vector that was drawn; None without a crop or a choice.
         field: the names of its fields.
     """
 
@@ -62,18 +63,18 @@ class Latents:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays by the names of their fields."""
-        if not self.field.has_time:
-            return {self.field.values: self.hidden.reshape(len(self.hidden), self.hidden.shape[2])}
         found = {self.field.values: self.hidden, self.field.length: self.lengths}
+        if not self.field.has_time:
+            found = {self.field.values: self.hidden.reshape(len(self.hidden), self.hidden.shape[2])}
         return found if self.offsets is None else found | {self.field.offset: self.offsets}
 
     def of_sample(self, whole: Mapping[str, Any], row: int) -> Sample:
         """The fields of one row, without padding; `whole` has the batch's as users get them."""
         values = whole[self.field.values][row]
-        if not self.field.has_time:
-            return {self.field.values: values}
         count = int(self.lengths[row])
         found: Sample = {self.field.values: values[:count], self.field.length: count}
+        if not self.field.has_time:
+            found = {self.field.values: values}
         return found if self.offsets is None else found | {self.field.offset: int(self.offsets[row])}
 
     def blank(self, row: int) -> None:

@@ -92,7 +92,9 @@ def cropped_latents(
     hidden, dtype, length = found
     first, count = window
     if not field.has_time:
-        return {field.values: as_users(hidden[0] if len(hidden) else _no_vector(hidden), dtype, config.output)}
+        vector = hidden[first] if len(hidden) else _no_vector(hidden)
+        drawn: Sample = {field.offset: first} if field.is_choice else {}
+        return {field.values: as_users(vector, dtype, config.output), **drawn}
     fields = {field.values: as_users(hidden[first : first + count], dtype, config.output)}
     fields[field.length] = max(0, min(length - first, count))
     if crop.cuts:

@@ -218,7 +218,9 @@ class InPlaceBatch:
         self, field: OutputField, samples: list[StoredSample | None], windows: list[FrameWindow], allocator: Allocator
     ) -> None:
         latents = _empty_latents(samples, windows, allocator)
-        latents.field, latents.offsets = field, self._offsets(windows) if field.has_time else None
+        latents.field = field
+        if field.offset and (self._crops or field.is_choice):
+            latents.offsets = np.array([first for first, _ in windows], np.int64)
         self.batch.latents[field.values] = latents
         self._latents.append(_LatentField(samples, windows, latents))
 

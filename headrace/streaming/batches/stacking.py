@@ -245,7 +245,7 @@ def _stack_latents(samples: Sequence[Sample], field: OutputField, allocator: All
         if pair is not None:
             row[:count] = pair[0][:count]
         row[count:] = field.padding
-    offsets = _numbers_of_some(samples, field.offset) if field.has_time else None
+    offsets = _numbers_of_some(samples, field.offset) if field.offset else None
     return Latents(out, np.array(lengths, np.int64), dtype, offsets, field)
 
 

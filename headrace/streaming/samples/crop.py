@@ -3,7 +3,8 @@
 Where a crop begins depends on the seed, the epoch and the sample's position in the epoch only, so it is the same for
 every world size, thread and worker. The crop of audio with joined latents begins where a latent frame begins, and the
 latents are cropped to the same time. Latents without a time axis, such as one vector for each clip, stay whole and do
-not move the audio's crop.
+not move the audio's crop. Of
+several vectors of a sample, one is drawn in the same way.
 """
 
 import math
@@ -22,7 +23,7 @@ from headrace.streaming.settings import SampleSettings
 from headrace.streaming.windows import Windows
 
 _HALF = Fraction(1, 2)
-_DRAW = 2
+_DRAW, _CHOICE = 2, 3
 _FINEST_RATE = 1_000_000  # denominator of a frame rate in Hz
 
 Ints = NDArray[np.int64]
@@ -127,6 +128,9 @@ class SampleCrop:
         Raises:
             ConfigError: the rate is needed and unknown.
         """
+        if self.row.primary.is_choice:
+            self.is_placed = True
+            return self._choice(num_frames)
         self.is_placed, self._rate_hz, self._window = True, rate_hz, (0, num_frames)
         if (window := self.row.window) is not None:
             self._window = window.first, min(window.num_frames, num_frames - window.first)
@@ -146,6 +150,11 @@ class SampleCrop:
         self._window = first, count
         return self._window
 
+    def _choice(self, num_vectors: int) -> FrameWindow:
+        """The vector that is drawn of a sample's. Sets of one column draw the same, because it depends on the row."""
+        drawn = mix(self._crop.seed, self._epoch, np.array([self.row.position]), _CHOICE)
+        return int(drawn[0] % np.uint64(max(1, num_vectors))), min(1, num_vectors)
+
     def joined(self, number: int, num_latents: int) -> FrameWindow:
         """The kept frames of joined latents: those at the time of the audio's; all if they have no time axis.
 
@@ -157,6 +166,8 @@ class SampleCrop:
             ConfigError: their frame rate is unknown.
         """
         sample = self.row.joined[number]
+        if sample is not None and sample.is_choice:
+            return self._choice(num_latents)
         if self._is_whole or sample is None or not sample.has_time_axis:
             return 0, num_latents
         return latents_under(self._window, self._pace(sample), num_latents)

@@ -100,5 +100,5 @@ class LocalLatents(NamedTuple):
 
 def holds_only_latents(index: ShardIndex) -> bool:
     """Whether the samples of a shard have latents of one output in time, perhaps JSON, and nothing else."""
-    has_one = len(index.outputs) == 1 and index.outputs[0].has_time
+    has_one = len(index.outputs) == 1 and index.outputs[0].is_timed
     return has_one and LATENT_FIELD in index.fields and _FIELDS.issuperset(index.fields)

@@ -75,8 +75,9 @@ def _with_output(sample: StoredSample, output: int, row: int) -> StoredSample:
         tensor_crc32=numbers.tensor_crc32[output],
         tensor_dtype=found.dtype,
         latent_rate_hz=found.frame_rate_hz,
-        has_time_axis=found.has_time,
+        has_time_axis=found.is_timed,
         output=output,
+        is_choice=found.is_choice,
     )
 
 

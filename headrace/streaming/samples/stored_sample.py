@@ -148,6 +148,7 @@ class StoredSample:
         audio_facts: frames and channels of each named audio field; empty without named audio fields.
         tensor_crc32: CRC-32 of the raw latents; -1 if unknown.
         output: number of the output among those of the folder.
+        is_choice: whether its rows are vectors of which one is drawn.
     """
 
     access: ShardAccess
@@ -169,6 +170,7 @@ class StoredSample:
     audio_facts: Sequence[Sequence[int]] = ()
     tensor_crc32: int = ABSENT
     output: int = 0
+    is_choice: bool = False
     _audio: tuple[StoredAudio, ...] | None = None
 
     @property

@@ -2,6 +2,7 @@
 
 import shutil
 
+import dagster as dg
 import pytest
 
 from headrace.errors import BuildError
@@ -26,7 +27,14 @@ def failing(monkeypatch):
     return names
 
 
-def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(project, failing, capsys):
+def _smoke_tests(instances):
+    """Names of the sets that each smoke test left out; None if it left out none."""
+    records = instances[-1].fetch_materializations(dg.AssetKey(["tones", "loader_smoke_test"]), limit=9).records
+    metadata = [record.asset_materialization.metadata for record in reversed(records)]
+    return [found["not_tested"].value if "not_tested" in found else None for found in metadata]
+
+
+def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(project, failing, capsys, instances):
     failing.add("second")
     project.write_yaml(latents=LATENTS, views={"long": {"where": "duration_seconds > 0"}})
     assert run(project) == 1
@@ -38,9 +46,12 @@ def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(proj
     page = (output / "report.html").read_text()
     assert "latents/first" in page
     assert "latents/second" not in page
+    assert _smoke_tests(instances) == ["latents second: not up to date"]
     assert run(project) == 1  # what is up to date is not made again
+    assert _smoke_tests(instances) == ["latents second: not up to date"]
     failing.clear()
     assert run(project) == 0
+    assert _smoke_tests(instances) == ["latents second: not up to date", None]
     assert "latents/second" in (output / "report.html").read_text()
 
 

@@ -2,16 +2,22 @@
 
 import numpy as np
 import pytest
+import soundfile
 
+from headrace.assemble.column_sets import bring_columns_up_to_date
+from headrace.config.dataset import parse_config
 from headrace.errors import ConfigError
+from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.view_files import ViewOrigin, commit_view, partitions_of
 from headrace.format.beside.views import PartitionCounts, ViewDefinition
+from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.sources.sources import open_corpus
 from headrace.stores.storage import open_storage
 from headrace.testing import CorpusContract
 from headrace.testing.corpus_contract import Change
-from tests.support.corpora import NUM_UTTERANCES, KindBuilds, build, folder_and_table, sound, write_sound
+from tests.support.corpora import NUM_UTTERANCES, RATE_HZ, KindBuilds, build, folder_and_table, sound, write_sound
+from tests.support.onnx_models import SPEECH
 
 
 def listed(uri, **options):
@@ -96,6 +102,79 @@ def test_a_view_chooses_samples_each_of_which_is_one_recording(output):
     assert set(listed(output, view="odd", split="test")) == {path for path in chosen if path.startswith("test-")}
     with pytest.raises(ConfigError, match="no snapshot of a view 'odd' of the audio snapshot 1"):
         listed(output, view="odd", snapshot=1)
+
+
+class Tag:
+    """A feature with a column that has the name of one of the metadata."""
+
+    columns, fingerprint = {"text": "text", "size": "int"}, "1"
+
+    def __init__(self, tag):
+        self.tag = tag
+
+    def __call__(self, audio, _):
+        return {"text": self.tag, "size": audio.shape[1]}
+
+
+VAD = {"name": "vad", "kind": "speech", "file": str(SPEECH), "min_speech_seconds": 0, "padding_seconds": 0}
+TAGS = [{"name": n, "kind": "custom", "feature": "tests.sources.kinds.test_output:Tag", "tag": n} for n in ("a", "b")]
+
+
+def _with_features(folder, *features):
+    """An output of loud and silent parts, with columns of features."""
+    source = folder_and_table(folder / "first")
+    for number in range(NUM_UTTERANCES):
+        loud = number % 2
+        level = np.repeat(np.array([loud] * 3 + [0] * 9 + [1 - loud] * 4) * 0.6, 256)
+        soundfile.write(folder / f"first/plain/utt-{number}.wav", level, RATE_HZ, subtype="PCM_16")
+    build(folder / "first", source)
+    output = folder / "first/output"
+    content = {"source": source, "features": features, "splits": {"train": 1.0}, "shards": {"partitions": {"train": 2}}}
+    config = parse_config({**content, "output": {"uri": str(output)}}, "mine", folder)
+    for name in config.column_sets:
+        bring_columns_up_to_date(open_storage(str(output)), config, name)
+    return output
+
+
+def test_columns_of_all_sets_come_with_the_rows(tmp_path):
+    output = _with_features(tmp_path, VAD)
+    audio = open_storage(str(output / "audio"))
+    snapshot, expected = read_snapshot(audio).snapshot, {}
+    columns = fitting_columns(open_storage(str(output / "columns/vad")), snapshot)
+    for shard in read_table(audio, snapshot).names():
+        told = columns.read(shard).column("speech").take(range(len(keys := read_index(audio, shard).keys())))
+        expected |= zip(keys, told, strict=True)
+    assert {row["id"]: row["speech"] for row in rows_of(output)} == expected
+    assert all({"text", "speech_share"} < row.keys() for row in rows_of(output))
+
+
+def test_intervals_of_one_data_set_are_the_rows_of_another(tmp_path):
+    output = _with_features(tmp_path, VAD)
+    spoken = [(row["text"], one["start"], one["end"]) for row in rows_of(output) for one in row["speech"]]
+    found = build(tmp_path, {"kind": "headrace", "uri": str(output), "rows": "speech"})
+    assert (len(found.samples), found.rejects) == (len(spoken), {})
+    assert len(spoken) == NUM_UTTERANCES
+    samples = [(one["metadata"]["text"], one["audio"]) for one in found.samples.values()]
+    lengths = {(text, round((end - start) * RATE_HZ)) for text, start, end in spoken}
+    assert {(text, audio.shape[-1]) for text, audio in samples} == lengths
+    assert all((audio.abs() > 0.5).float().mean() > 0.7 for _, audio in samples)
+
+
+def test_columns_of_one_name_have_the_name_of_their_set(tmp_path):
+    """`text` of the metadata stays."""
+    output = _with_features(tmp_path, *TAGS, VAD)
+    row = next(row for row in rows_of(output) if row["text"] == "text 2")
+    assert [row[name] for name in ("text_a", "text_b", "size_a", "size_b")] == ["a", "b", 4096, 4096]
+    assert not {"size", "text_vad", "speech_vad"} & row.keys()
+
+
+def test_new_columns_are_a_change_of_the_source(tmp_path):
+    output = _with_features(tmp_path, VAD)
+    before = set(open_corpus("headrace", str(output), {}).rows().stamps())
+    _with_features(tmp_path, {**VAD, "threshold": 0.7})
+    after = set(open_corpus("headrace", str(output), {}).rows().stamps())
+    assert len(after - before) == 1
+    assert all("columns/vad" in name for name in after ^ before)
 
 
 @pytest.mark.parametrize(
