@@ -1,5 +1,6 @@
 """Reads a gzip file from any of its bytes: the state of the decoder is kept every few megabytes."""
 
+import sys
 import zlib
 from bisect import bisect_right
 from typing import Any, BinaryIO, NamedTuple
@@ -46,11 +47,6 @@ class GzipReader:
         del self._buffer[:num_bytes]
         return found
 
-    def skip(self, num_bytes: int) -> None:
-        """Leave bytes out."""
-        while num_bytes and (piece := self.read(min(num_bytes, _APART_BYTES))):
-            num_bytes -= len(piece)
-
     def _unpack(self) -> bool:
         """Unpack a piece. Returns whether there was one."""
         last = self.points[-1].unpacked if self.points else -_APART_BYTES
@@ -75,9 +71,14 @@ class GzipReader:
         return True
 
 
-def bytes_at(file: BinaryIO, points: list[Point], start: int, num_bytes: int) -> bytes:
-    """Bytes of the content of a gzip file. Raises as `GzipReader.read`."""
-    at = bisect_right(points, start, key=lambda point: point.unpacked) - 1
-    reader = GzipReader(file, points[at] if at >= 0 else None)
-    reader.skip(start - (points[at].unpacked if at >= 0 else 0))
-    return reader.read(num_bytes)
+def stretch_of(points: list[Point], byte: int) -> int:
+    """The number of the point whose stretch of the content, up to the next point, has this byte."""
+    return max(0, bisect_right(points, byte, key=lambda point: point.unpacked) - 1)
+
+
+def stretch_at(file: BinaryIO, points: list[Point], number: int) -> bytes:
+    """The content of a gzip file from a point up to the next one, or to the end. Raises as `GzipReader.read`."""
+    reader, start = GzipReader(file, points[number]), points[number].unpacked
+    if number + 1 < len(points):
+        return reader.read(points[number + 1].unpacked - start)
+    return reader.read(sys.maxsize)

@@ -1,15 +1,17 @@
 """`kind: parquet`: Parquet files with a column of audio, as Hugging Face data sets have them; each row is a sample.
 
-The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are read
-some rows at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a new or
-changed file once to list it.
+The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are
+read a row group at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a
+new or changed file once to list it, and a scan once more to open the rows, in the order of the listing.
 """
 
 import functools
 import posixpath
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.config.section import Section
@@ -17,9 +19,10 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.kinds.row_groups import row_groups
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
-from headrace.sources.named_files import files_of, folder_of, joined, relative, root_of, stamp_of_file
+from headrace.sources.named_files import files_of, folder_of, joined, opened, relative, root_of, stamp_of_file
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,13 +30,12 @@ if TYPE_CHECKING:
 _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
 _KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
-_KEPT_CHUNKS = 4
-_MOST_CHUNK_ROWS = 100  # the row groups of Hugging Face's writer have as many rows of audio
 _CHUNK_BYTES = 32 << 20
 _ROWS = 1000
 _BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
 _reading = threading.Lock()  # several threads that want one chunk read it once
 _numbers = Kept[NameIndex](lambda index: index.num_bytes)
+_chunks = Kept[tuple[bytes | None, ...]](lambda chunk: sum(len(value or b"") for value in chunk))
 
 
 class ParquetOptions(Section):
@@ -84,7 +86,7 @@ class ParquetItems:
         number = self._numbers(table).number(name)
         if number is None:
             raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
+        read = partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
         return Place(table, content=read)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
@@ -98,7 +100,7 @@ class ParquetItems:
         return self.files
 
     def _column(self, file: str) -> str:
-        return _audio_column(file, self.options.audio)
+        return _audio_column(file, stamp_of_file(file), self.options.audio)
 
     def _rows(self, file: str) -> Iterator[_Row]:
         return _named_rows(_audio_of(file, stamp_of_file(file), self._column(file)))
@@ -129,7 +131,8 @@ def _scan(file: str) -> "pl.LazyFrame":
     return pl.scan_parquet(file, low_memory=True, glob=False)
 
 
-def _audio_column(file: str, named: str | None) -> str:
+@functools.lru_cache(maxsize=_KEPT_FILES)
+def _audio_column(file: str, _stamp: FileStamp | None, named: str | None) -> str:
     """The column of audio. Raises `ConfigError` if it is not there, or has another type."""
     import polars as pl  # noqa: PLC0415 - as above
 
@@ -202,31 +205,38 @@ def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
 
 
 def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
-    """The bytes of a row."""
+    """The bytes of a row. The rows around it are kept, for recordings that are opened in the order of the listing."""
     with _reading:
-        size = _chunk_rows(file, times)
-        value = _chunk(file, times, column, number // size, size)[number % size]
+        starts = _starts(file, times)
+        at = bisect_right(starts, number) - 1
+        start, stop = starts[at : at + 2]
+        value = _chunks.of((file, times, column, start), partial(_chunk, file, column, start, stop))[number - start]
     return value or b""
 
 
 @functools.lru_cache(maxsize=_KEPT_FILES)
-def _chunk_rows(file: str, _times: tuple[int, int]) -> int:
-    """Number of rows that are read at a time: about 32 MB of them."""
-    import polars as pl  # noqa: PLC0415 - as above
+def _starts(file: str, _times: tuple[int, int]) -> list[int]:
+    """First row of each chunk that is read at a time, and the number of rows.
 
-    num_rows, stamp = int(_scan(file).select(pl.len()).collect().item()), stamp_of_file(file)
-    mean = (stamp.num_bytes if stamp else 0) // max(1, num_rows)
-    return max(1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES // max(1, mean)))
+    A chunk is a row group, or a part of one that has more than 32 MB.
+    """
+    with opened(file) as data:
+        groups = row_groups(data)
+    edges = [0]
+    for num_rows, num_bytes in groups:
+        step = max(1, _CHUNK_BYTES * num_rows // max(1, num_bytes))
+        stop = edges[-1] + num_rows
+        edges += [*range(edges[-1] + step, stop, step), stop]
+    return edges
 
 
-@functools.lru_cache(maxsize=_KEPT_CHUNKS)
-def _chunk(file: str, _times: tuple[int, int], column: str, chunk: int, size: int) -> tuple[bytes | None, ...]:
+def _chunk(file: str, column: str, start: int, stop: int) -> tuple[bytes | None, ...]:
     import polars as pl  # noqa: PLC0415 - as above
 
     try:
-        values = _scan(file).slice(chunk * size, size).select(_parts(file, column)[0].alias(_BYTES)).collect()
+        values = _scan(file).slice(start, stop - start).select(_parts(file, column)[0].alias(_BYTES)).collect()
     except pl.exceptions.PolarsError as error:
-        raise OSError(f"{file}: rows from {chunk * size + 1} cannot be read: {error}") from error
+        raise OSError(f"{file}: rows from {start + 1} cannot be read: {error}") from error
     return tuple(values.to_series())
 
 

@@ -8,8 +8,10 @@ bucket are plain: of a GZIP file, bytes are found by points that are kept in mem
 import functools
 import math
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +23,7 @@ from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.kinds.crc32c import masked_crc32c
-from headrace.sources.kinds.gzip_points import POINT_BYTES, GzipReader, Point, bytes_at
+from headrace.sources.kinds.gzip_points import POINT_BYTES, GzipReader, Point, stretch_at, stretch_of
 from headrace.sources.kinds.tf_examples import Feature, features_of
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept
@@ -82,6 +84,8 @@ class _Contents:
 
 
 _contents = Kept[_Contents](lambda contents: contents.num_bytes)
+_stretches = Kept[bytes](len)
+_unpacking = threading.Lock()  # several threads that want one stretch unpack it once
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class TfrecordItems:
         start, num_bytes = contents.spans[int(number)].tolist()
         if contents.points is None:
             return Place(file, start)
-        return Place(file, content=functools.partial(_unpacked, file, contents.points, start, num_bytes))
+        return Place(file, content=partial(_unpacked, file, stamp_of(file), contents.points, start, num_bytes))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Records that are damaged have a path alone."""
@@ -281,9 +285,18 @@ def _is_packed(file: str) -> bool:
         return _is_gzip(data)
 
 
-def _unpacked(file: str, points: list[Point], start: int, num_bytes: int) -> bytes:
+def _unpacked(file: str, stamp: FileStamp | None, points: list[Point], start: int, num_bytes: int) -> bytes:
+    """Bytes of the content of a GZIP file. What is around them is kept, for records that are opened in order."""
+    first, last = stretch_of(points, start), stretch_of(points, start + num_bytes)
+    with _unpacking:
+        found = [_stretches.of((file, stamp, at), partial(_stretch, file, points, at)) for at in range(first, last + 1)]
+    start -= points[first].unpacked
+    return b"".join(found)[start : start + num_bytes] if len(found) > 1 else found[0][start : start + num_bytes]
+
+
+def _stretch(file: str, points: list[Point], number: int) -> bytes:
     with opened(file) as data:
-        return bytes_at(data, points, start, num_bytes)
+        return stretch_at(data, points, number)
 
 
 def _files_of(uri: str) -> list[str]:

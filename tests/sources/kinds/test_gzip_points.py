@@ -1,13 +1,14 @@
-"""Bytes of a GZIP file from any place."""
+"""Stretches of a GZIP file, each of which is unpacked by itself."""
 
 import gzip
 import io
 import random
+from itertools import pairwise
 
 import pytest
 
 from headrace.sources.kinds import gzip_points
-from headrace.sources.kinds.gzip_points import GzipReader, bytes_at
+from headrace.sources.kinds.gzip_points import GzipReader, stretch_at, stretch_of
 
 CONTENT = b"".join(bytes([at % 251]) * 50 + random.Random(at).randbytes(100) for at in range(6000))
 
@@ -20,13 +21,15 @@ def file(monkeypatch):
     return io.BytesIO(gzip.compress(CONTENT[:500_000]) + gzip.compress(CONTENT[500_000:]))
 
 
-def test_bytes_at_any_place_are_those_of_the_content(file):
+def test_the_stretches_between_points_are_the_content(file):
     reader = GzipReader(file)
     assert reader.read(len(CONTENT) + 1) == CONTENT
     assert len(reader.points) > 5
-    for start in (0, 1, 99_999, 499_990, 500_000, len(CONTENT) - 10, len(CONTENT)):
-        assert bytes_at(file, reader.points, start, 20) == CONTENT[start : start + 20]
-        assert bytes_at(file, reader.points[3:], start, 20) == CONTENT[start : start + 20]
+    starts = [point.unpacked for point in reader.points]
+    assert starts[0] == 0
+    for number, (start, stop) in enumerate(pairwise([*starts, len(CONTENT)])):
+        assert stretch_at(file, reader.points, number) == CONTENT[start:stop]
+        assert {stretch_of(reader.points, byte) for byte in (start, (start + stop) // 2, stop - 1)} == {number}
 
 
 @pytest.mark.parametrize("harm", [lambda data: data[:-20], lambda data: data[:3000] + b"xxxx" + data[3004:]])
