@@ -14,7 +14,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow drills test-gpu check format mutants bench decoder venv docs release constraints clean
+.PHONY: help demo ui test test-slow drills writers test-gpu check format mutants bench decoder venv docs release constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
 drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
 	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \
 	  tests/assemble/test_kill.py tests/upkeep/test_gc_interleavings.py
+
+writers: $(STAMP)  ## Corpora by the writers of Lhotse and others: benchmarks/results/writers.json
+	HEADRACE_WRITERS_JSON=benchmarks/results/writers.json $(BIN)/python -m pytest -q --timeout 600 -m slow tests/readers/test_other_writers.py
 
 # With GPU_PYTHON, on a machine whose Python has torch for CUDA but no registry: .gpu/ comes from tools/gather-for-gpu.
 test-gpu:  ## Tests that need a CUDA device; GPU_PYTHON=python3 where no package can be fetched

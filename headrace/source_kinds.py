@@ -27,6 +27,7 @@ _OWN = {
     "lhotse": "headrace.sources.kinds.lhotse:KIND",
     "nemo": "headrace.sources.kinds.nemo:KIND",
     "parquet": "headrace.sources.kinds.parquet:KIND",
+    "tfrecord": "headrace.sources.kinds.tfrecord:KIND",
     "webdataset": "headrace.sources.kinds.webdataset:KIND",
 }
 

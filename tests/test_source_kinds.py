@@ -34,7 +34,7 @@ def write_yaml(folder, **source):
     return path
 
 
-@pytest.mark.parametrize("name", ["files", "headrace", "kaldi", "lhotse", "nemo", "parquet", "webdataset"])
+@pytest.mark.parametrize("name", ["files", "headrace", "kaldi", "lhotse", "nemo", "parquet", "tfrecord", "webdataset"])
 def test_each_kind_of_ours_is_one_by_name(name):
     assert isinstance(source_kind(name), SourceKind)
     assert name in kind_names()

@@ -42,12 +42,12 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
         metadata: strings by name; the name `crc32` is reserved.
     """
     header: dict[str, Any] = {}
-    blobs: list[bytes] = []
+    blobs: list[memoryview] = []  # the arrays themselves where they need no copy
     offset = 0
     for name, array in sorted(
         arrays.items(), key=lambda item: -item[1].dtype.itemsize
     ):  # wide dtypes first, so that all are aligned
-        blob = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        blob = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
         dtype = _NAMES[array.dtype.newbyteorder("<")]
         header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [offset, offset + len(blob)]}
         blobs.append(blob)
@@ -56,7 +56,8 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-(8 + len(text)) % _ALIGNMENT_BYTES)
     length, checksum = len(text).to_bytes(8, "little"), 0
-    for piece in (length, text, *blobs):
+    pieces: list[bytes | memoryview] = [length, text, *blobs]
+    for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
     return b"".join([length, text.replace(_NO_CHECKSUM, b"%08x" % checksum, 1), *blobs])
 

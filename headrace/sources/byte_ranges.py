@@ -81,6 +81,36 @@ def open_content(file: str, content: Callable[[], bytes], stamp: FileStamp, path
 
 
 @contextmanager
+def open_made(
+    content: Callable[[], bytes], stamp_of_all: Callable[[], FileStamp | None], stamp: FileStamp, path: str
+) -> Iterator[BinaryIO]:
+    """A block with bytes that are made of several files.
+
+    Args:
+        content: makes the bytes. Raises `OSError`.
+        stamp_of_all: the stamp of the files together, as now; None if one is gone.
+        stamp: the same when they were listed, with the number of bytes.
+        path: name of the recording, for messages.
+
+    Raises:
+        FileChangedError: one of the files is not, or no longer, the listed one.
+        OSError: a file cannot be read.
+    """
+
+    def check() -> None:
+        found = stamp_of_all()
+        if found is None or range_stamp(found, stamp.num_bytes) != stamp:
+            raise FileChangedError(f"{path}: a file changed since it was listed")
+
+    check()
+    data = content()
+    if len(data) != stamp.num_bytes:
+        raise FileChangedError(f"{path}: a file changed since it was listed")
+    yield io.BytesIO(data)
+    check()
+
+
+@contextmanager
 def _open_object(url: str, start: int | None, stamp: FileStamp) -> Iterator[BinaryIO]:
     storage, path = object_of(url)
     if start is None:

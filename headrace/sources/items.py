@@ -7,24 +7,36 @@ here. The path of an item has all that is needed to find its bytes again, so tha
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import compress, islice
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from headrace.format.rejects import RejectReason
-from headrace.sources.byte_ranges import open_content, open_range, range_stamp
+from headrace.sources.byte_ranges import open_content, open_made, open_range, range_stamp
 from headrace.sources.content_digests import DigestedFile, read_digest
 from headrace.sources.corpus_rows import CorpusRows
+from headrace.sources.joined_channels import joined_channels, joined_size, joined_stamp
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.name_index import SeenNames
 from headrace.sources.named_files import stamp_of_file, stamps_of_files
 
 _CHUNK_ITEMS = 1000
 
 
 class Place(NamedTuple):
-    """The bytes of a recording: a file, those from byte `start` of it, or those that `content` reads from it."""
+    """The bytes of a recording.
+
+    Attributes:
+        file: the file that has them.
+        start: their first byte; None for the whole file.
+        content: reads them from the file in some other way.
+        more: files whose channels follow those of `file`: the bytes are a WAV of all of them.
+    """
 
     file: str
     start: int | None = None
     content: Callable[[], bytes] | None = None
+    more: tuple[str, ...] = ()
 
 
 class Item(NamedTuple):
@@ -36,6 +48,7 @@ class Item(NamedTuple):
         num_bytes: length of its range; None for the whole file.
         fault: why it cannot be used, as a sentence; empty if it can.
         code: the same in one word.
+        more: files whose channels follow those of `file`.
     """
 
     path: str
@@ -43,6 +56,7 @@ class Item(NamedTuple):
     num_bytes: int | None = None
     fault: str = ""
     code: RejectReason = RejectReason.UNREADABLE
+    more: tuple[str, ...] = ()
 
 
 class Items(Protocol):
@@ -75,20 +89,19 @@ class ItemCorpus:
 
     def list(self) -> Iterator[Listing]:
         """See `Source.list`."""
-        found, seen, stamps = Listing(), set[str](), _LastStamp()
-        for item in self.content.items():
-            if item.path in seen:
-                continue
-            seen.add(item.path)
-            _add(found, item, stamps)
-            if len(found) >= _CHUNK_ITEMS:
-                yield found
-                found = Listing()
-        yield found
+        items, seen, stamps = self.content.items(), SeenNames(), _LastStamp()
+        while chunk := list(islice(items, _CHUNK_ITEMS)):
+            found = Listing()
+            for item in compress(chunk, seen.add([item.path for item in chunk])):
+                _add(found, item, stamps)
+            yield found
 
     def open(self, path: str, stamp: FileStamp) -> AbstractContextManager[BinaryIO]:
         """See `Source.open`."""
         place = self.content.place(path, stamp)
+        if place.more:
+            files = (place.file, *place.more)
+            return open_made(partial(joined_channels, files), partial(joined_stamp, files), stamp, path)
         if place.content is not None:
             return open_content(place.file, place.content, stamp, path)
         return open_range(place.file, place.start, stamp, path)
@@ -116,7 +129,10 @@ class _LastStamp:
 
 
 def _add(found: Listing, item: Item, stamps: _LastStamp) -> None:
-    stamp = None if item.fault else stamps.of(item.file)
+    if item.more and not item.fault:
+        item, stamp = _joined(item)
+    else:
+        stamp = None if item.fault else stamps.of(item.file)
     if stamp is None:
         fault = item.fault or f"{item.file}: there is no such file, or it is not a regular file"
         found.add(item.path, None, item.code.value, fault)
@@ -124,3 +140,12 @@ def _add(found: Listing, item: Item, stamps: _LastStamp) -> None:
         found.add(item.path, stamp)
     else:
         found.add(item.path, range_stamp(stamp, item.num_bytes))
+
+
+def _joined(item: Item) -> tuple[Item, FileStamp | None]:
+    """An item of several files with its number of bytes, or with its fault; and the stamp of the files together."""
+    files = (item.file, *item.more)
+    try:
+        return item._replace(num_bytes=joined_size(files)), joined_stamp(files)
+    except OSError as error:
+        return item._replace(fault=str(error)), None

@@ -152,27 +152,31 @@ def stamps_of(
     digests = b"".join(hashlib.sha256(path.encode()).digest()[: PATH_DIGEST.itemsize] for path in paths)
     sizes = _filled(num_bytes)
     changed = np.full(len(sizes), NO_CTIME, np.int64) if ctime_ns is None else _filled(ctime_ns)
-    return _sorted(np.frombuffer(digests, PATH_DIGEST), sizes, _filled(mtime_ns), changed)
+    return _sorted([np.frombuffer(digests, PATH_DIGEST), sizes, _filled(mtime_ns), changed])
 
 
 def concatenated(parts: Sequence[SourceStamps]) -> SourceStamps:
     """Stamps of all parts together."""
+    return drained(list(parts))
+
+
+def drained(parts: list[SourceStamps]) -> SourceStamps:
+    """Stamps of all parts together. The list is emptied, so that no array is there twice."""
     if not parts:
         return stamps_of((), (), ())
-    return _sorted(*map(np.concatenate, zip(*(part.columns for part in parts), strict=True)))
+    columns: list[Any] = [list(column) for column in zip(*(part.columns for part in parts), strict=True)]
+    parts.clear()
+    for at in range(len(columns)):
+        columns[at] = np.concatenate(columns[at])
+    return _sorted(columns)
 
 
-def _sorted(
-    paths: np.ndarray[Any, np.dtype[np.bytes_]],
-    num_bytes: np.ndarray[Any, np.dtype[np.int64]],
-    mtime_ns: np.ndarray[Any, np.dtype[np.int64]],
-    ctime_ns: np.ndarray[Any, np.dtype[np.int64]],
-) -> SourceStamps:
-    order = np.lexsort((ctime_ns, mtime_ns, num_bytes, paths))
-    paths = paths[order]  # one column after the other, so that the unsorted ones are not all there at the end
-    num_bytes = num_bytes[order]
-    mtime_ns = mtime_ns[order]
-    return SourceStamps(paths, num_bytes, mtime_ns, ctime_ns[order])
+def _sorted(columns: list[Any]) -> SourceStamps:
+    """Stamps of four columns, whose list loses the unsorted ones."""
+    order = np.lexsort(columns[::-1])
+    for at in range(len(columns)):
+        columns[at] = columns[at][order]
+    return SourceStamps(*columns)
 
 
 def _filled(values: Iterable[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -12,10 +12,14 @@ from headrace.format.tars.tar_members import Member
 from headrace.sources.byte_ranges import range_stamp
 from headrace.sources.items import Item, Place
 from headrace.sources.listing import FileStamp
+from headrace.sources.name_index import Kept, NameIndex
 from headrace.sources.named_files import joined, opened, stamp_of_file
 
-_KEPT_TARS = 256
+_KEPT_TARS = 8  # with the names of all members: a listing goes from tar to tar
 _INSIDE = re.compile(r"\.tar/")
+
+
+_starts = Kept[NameIndex](lambda starts: starts.num_bytes)
 
 
 def tar_members(tar: str) -> dict[str, Member]:
@@ -32,13 +36,25 @@ def tar_members(tar: str) -> dict[str, Member]:
 
 
 def _members_of(tar: str, stamp: FileStamp) -> dict[str, Member]:
-    return _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+    members = _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+    _starts_of(tar, stamp)
+    return members
 
 
 @functools.lru_cache(maxsize=_KEPT_TARS)
 def _members(tar: str, _mtime_ns: int, _ctime_ns: int) -> dict[str, Member]:
     with opened(tar) as file:
         return {member.name: member for member in read_members(file, tar)}
+
+
+def _starts_of(tar: str, stamp: FileStamp) -> NameIndex:
+    """The first byte of each member: kept for many tars, since recordings are opened in any order."""
+
+    def made() -> NameIndex:
+        members = _members(tar, stamp.mtime_ns, stamp.ctime_ns)
+        return NameIndex(list(members), [member.start for member in members.values()])
+
+    return _starts.of((tar, stamp.mtime_ns, stamp.ctime_ns), made)
 
 
 def tar_fault(tar: str) -> str:
@@ -69,7 +85,9 @@ def place_in_tar(root: str, path: str, stamp: FileStamp) -> Place:
     for match in _INSIDE.finditer(path):
         tar, name = joined(root, path[: match.end() - 1]), path[match.end() :]
         try:
-            return Place(tar, _members_of(tar, stamp)[name].start)
-        except (KeyError, FormatError, NotFoundError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            start = _starts_of(tar, stamp).number(name)
+        except (FormatError, NotFoundError, FileNotFoundError, NotADirectoryError, IsADirectoryError):
             continue
+        if start is not None:
+            return Place(tar, start)
     raise NotFoundError(f"{path}: there is no such tar, or no such member in it")

@@ -29,6 +29,7 @@ ELSEWHERE = {
     ("docs/latents.md", "yaml"): "tests/encoders/test_docs.py",
     ("docs/migrating.md", "python"): "tests/streaming/test_migrating_docs.py",
     ("docs/migrating.md", "yaml"): "tests/streaming/test_migrating_docs.py",
+    ("docs/sources.md", "json"): "tests/docs/test_sources.py",
     ("docs/scaling.md", "python"): "tests/streaming/simulated/test_simulation.py",
 }
 """Pages and languages whose blocks run in a test of their own."""

@@ -50,6 +50,7 @@ KNOWN = {
     ("headrace/format/typed_json.py", "json.loads"): "`json_value`",
     ("headrace/plain/tars.py", "tarfile.open"): "headers; `check_member` judges each",
     ("headrace/sources/kinds/parquet.py", "pl.scan_parquet"): "the user's table, some rows at a time",
+    ("headrace/sources/kinds/tf_examples.py", "struct.iter_unpack"): "whole floats of a record, up to 1,001",
     ("headrace/encoders/kmeans_units.py", "load_file"): "the user's centroids, named in the YAML",
     ("headrace/encoders/kmeans_units.py", "np.load"): "the user's centroids; allow_pickle=False",
     ("headrace/testing/corpus_contract.py", "pickle.loads"): "what the test pickled",

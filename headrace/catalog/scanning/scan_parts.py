@@ -331,7 +331,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         watch.lap("plan")
         how = Probing(runtime.probe, tables.probe_version, runtime.workers, runtime.progress, checkpoint)
         store = partial(tables.add, tables.probed)
-        unsettled.append(probe_files(source, tables.to_open, totals.num_opened, how, store))
+        unsettled.append(probe_files(source, tables.files_to_open(), totals.num_opened, how, store))
         watch.lap("read")
         tables.answer()
         scanned = ScannedParts(tables, totals, pl.concat(unsettled).sort("path"), previous)
@@ -360,7 +360,7 @@ def _planned(tables: ScanTables, totals: ScanTotals, now_ns: int) -> Iterator[pl
         totals.num_resumed += num_resumed
         totals.num_reused += plan.num_reused - num_resumed
         tables.known.append(plan.known.select(*FACT_SCHEMA))
-        tables.to_open.append(plan.to_open)
+        tables.open_later(plan.to_open, listing)
         yield plan.unsettled
     differing.check(tables.table.schema)
     tables.forget_earlier()

@@ -10,16 +10,24 @@ from headrace.catalog.rows.metadata_rows import MetadataRows, TableReader, prepa
 from headrace.catalog.rows.path_spelling import spelled_as_files
 from headrace.catalog.rows.row_columns import path_columns
 from headrace.catalog.rows.row_paths import ListedPaths
-from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
+from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA, ColumnTypes
 from headrace.catalog.scanning.checkpoint import ScanCheckpoint
 from headrace.catalog.scanning.field_lookup import FieldLookup
 from headrace.catalog.scanning.probing import still_valid
 from headrace.catalog.scanning.sidecars import Sidecars
-from headrace.catalog.tables.buckets import ALL, Buckets, PartTables, bucket_of_paths, parts_of
+from headrace.catalog.tables.buckets import (
+    ALL,
+    Buckets,
+    PartTables,
+    bucket_of_numbers,
+    bucket_of_paths,
+    parts_of,
+)
 from headrace.config.source import SampleKind
 from headrace.sources.listing import SourceStamps, stamps_of
 
 _IS_LEFT_OUT = "\0is_left_out"
+_NUMBER = "\0number"  # of a file in the listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ class ScanTables:
         self.lookup = FieldLookup(list(settings.fields), table_bytes) if len(settings.fields) > 1 else None
         self.parts: list[range] = [ALL]
         facts = pl.Schema(FACT_SCHEMA)
-        self.listing = Buckets(pl.Schema(LISTING_SCHEMA), self.most_bytes)
+        self.listing = Buckets(pl.Schema(ColumnTypes({**LISTING_SCHEMA, _NUMBER: pl.UInt32})), self.most_bytes)
         self._listed = ListedPaths()
         self.sidecars = Sidecars(settings.sidecars, settings.types, table_bytes)
         self.rows = Buckets(table.schema, self.most_bytes)
@@ -68,7 +76,7 @@ class ScanTables:
         self.remembered = Buckets(facts, self.most_bytes)
         self.kept = Buckets(facts, self.most_bytes)
         self.known = PartTables(self.most_bytes)
-        self.to_open = PartTables(self.most_bytes)
+        self.to_open = Buckets(pl.Schema(ColumnTypes({**STAMP_SCHEMA, _NUMBER: pl.UInt32})), self.most_bytes)
         self.probed = Buckets(facts, self.most_bytes)
 
     @property
@@ -88,7 +96,9 @@ class ScanTables:
     def add_listing(self, listing: pl.DataFrame) -> None:
         """Add files of the source (`LISTING_SCHEMA`)."""
         listing = self.sidecars.take(listing)
-        self.add(self.listing, listing)
+        start = self.listing.num_rows
+        numbers = pl.int_range(start, start + pl.len(), dtype=pl.UInt32)
+        self.add(self.listing, listing.with_columns(numbers.alias(_NUMBER)))
         if self.table.has_folders:
             self._listed.add(listing["path"])
 
@@ -118,6 +128,16 @@ class ScanTables:
         files = listing.join(left_out, on="path", how="semi")
         self.left_out.append(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
         return listing.join(left_out, on="path", how="anti", maintain_order="left")
+
+    def open_later(self, files: pl.DataFrame, listing: pl.DataFrame) -> None:
+        """Add new and changed files (`STAMP_SCHEMA`) of the listing of a part."""
+        numbered = files.join(listing.select("path", _NUMBER), on="path")
+        self.to_open.add(numbered, bucket_of_numbers(numbered[_NUMBER], self.listing.num_rows))
+
+    def files_to_open(self) -> Iterator[pl.DataFrame]:
+        """The files to open, in the order of the listing: the recordings of a container follow each other."""
+        for part in parts_of([self.to_open], self.most_bytes):
+            yield self.to_open.part(part).sort(_NUMBER)
 
     def prepared(self, part: range) -> MetadataRows:
         """The metadata rows of a part, prepared for the join."""

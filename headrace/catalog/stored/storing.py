@@ -39,7 +39,7 @@ from headrace.config.partitioning import assign_partitions
 from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import SourceStamps, concatenated, stamps_of
+from headrace.sources.listing import SourceStamps, drained, stamps_of
 from headrace.stores.storage import Storage, StoredObject
 
 MIN_AGE_SECONDS = 86_400.0
@@ -198,10 +198,6 @@ class CatalogWriter:
         """
         config, writer = self._config, self._parts
         entries = dict(self._entries())
-        files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
-        stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
-        stamps += [] if left_out is None else [left_out]
-        self._stamps = []
         totals = CatalogTotals(
             dataset=config.name,
             source=self._source,
@@ -213,7 +209,7 @@ class CatalogWriter:
             durations=_points(pl.concat(self._seconds)),
             rejects=_counts(rejected),
             rejected=writer.table("rejected", rejected),
-            stamps=writer.blob("stamps", ".arrays", stamps_bytes(self._together(stamps))),
+            stamps=writer.blob("stamps", ".arrays", stamps_bytes(self._all_stamps(rejected, left_out))),
             scan=record,
         )
         if durations:
@@ -223,9 +219,16 @@ class CatalogWriter:
         publish(self._output, header, self._previous)
         return header
 
+    def _all_stamps(self, rejected: pl.DataFrame, left_out: SourceStamps | None) -> SourceStamps:
+        """The stamps of all files. Those of the parts are forgotten."""
+        files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
+        stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
+        self._stamps = []
+        return self._together(stamps if left_out is None else [*stamps, left_out])
+
     def _together(self, stamps: list[SourceStamps]) -> SourceStamps:
         """Stamps of all parts, each file once: rows of several parts may name a file as an audio field."""
-        found = concatenated(stamps)
+        found = drained(stamps)
         return found.distinct() if self._config.source.fields else found
 
     def close(self) -> None:

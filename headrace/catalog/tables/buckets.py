@@ -21,7 +21,7 @@ import polars as pl
 from headrace.stores.temporary_room import temporary_room
 
 NUM_BUCKETS = 64
-PART_BYTES = 12 << 20
+PART_BYTES = 4 << 20
 """Bytes of a table that stay in memory before they are written, and of the tables that are joined at a time."""
 
 _BUCKET = "\0bucket"  # no column of a user has such a name

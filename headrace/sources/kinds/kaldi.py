@@ -1,8 +1,8 @@
 """`kind: kaldi`: a Kaldi data directory (`wav.scp`, `segments`, `text`, `utt2spk` and others).
 
-A recording of `wav.scp` is a file, audio inside of an archive (`flac.ark:1234`), or a command that only decodes a file
-(`headrace.sources.kinds.pipes`). An utterance is a row. Relative paths begin at the data directory or at the nearest
-folder above it in which the first of them is.
+A recording of `wav.scp` is a file, several files with a channel each, audio inside of an archive (`flac.ark:1234`), or
+a command that only decodes a file (`headrace.sources.kinds.pipes`). An utterance is a row. Relative paths begin at the
+data directory or at the nearest folder above it in which the first of them is.
 """
 
 import os
@@ -29,13 +29,17 @@ _SPAN_FIELDS = 3
 
 
 class _Recording(NamedTuple):
-    """A line of `wav.scp`: the path in the listing, the file, and the channel; or why it cannot be used."""
+    """A line of `wav.scp`: the path in the listing, the file, and the channel; or why it cannot be used.
+
+    `more` are files with further channels.
+    """
 
     path: str
     file: str = ""
     offset: int | None = None
     channel: int | None = None
     fault: str = ""
+    more: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class KaldiItems:
         """See `Items.place`."""
         match = _IN_ARCHIVE.fullmatch(path)
         if match is None:
-            return Place(joined(self.root, path))
+            first, *more = _files(self.root, path)
+            return Place(first, more=tuple(more))
         file = joined(self.root, match[1])
         return Place(file, _embedded(file, int(match[2]))[0])
 
@@ -162,16 +167,28 @@ def _recordings(root: str) -> dict[str, _Recording]:
         match = _IN_ARCHIVE.fullmatch(path)
         file, offset = (match[1], int(match[2])) if match else (path, None)
         if base is None and joined(root, file) != file:
-            base = base_of(root, file)
+            base = base_of(root, file) or base_of(root, file.partition(" ")[0])
         place = joined(base or root, file)
         listed = relative(root, place)
+        if match is None and len(places := _files(base or root, path)) > 1:
+            listed = " ".join(relative(root, one) for one in places)
+            found[name] = _Recording(listed, places[0], channel=channel, more=tuple(places[1:]))
+            continue
         found[name] = _Recording(listed if offset is None else f"{listed}:{offset}", place, offset, channel)
     return found
 
 
+def _files(folder: str, names: str) -> list[str]:
+    """The files that a line of `wav.scp` names: one, whose path may have spaces, or one for each channel."""
+    whole = joined(folder, names)
+    if " " not in names or stamp_of_file(whole) is not None:
+        return [whole]
+    return [joined(folder, name) for name in names.split()]
+
+
 def _item(recording: _Recording, ends: Mapping[tuple[str, int], int]) -> Item:
     if recording.fault or recording.offset is None:
-        return Item(recording.path, recording.file, fault=recording.fault)
+        return Item(recording.path, recording.file, fault=recording.fault, more=recording.more)
     try:
         start, num_bytes = _embedded(recording.file, recording.offset)
     except OSError as error:

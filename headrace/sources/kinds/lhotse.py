@@ -114,9 +114,15 @@ class LhotseItems:
             for file, recording in self._objects("recordings"):
                 yield recording, self._named(file, recording, recording["id"])
             return
+        last, tar, members = "", "", dict[str, str]()
         for file, cut in self._objects("cuts"):
-            tar = _shar_tar(file)
-            yield cut, self._in_shar(tar, cut["id"]) if tar else self._named(file, cut.get("recording"), cut["id"])
+            if file != last:
+                last, tar = file, _shar_tar(file)
+                members = {} if not tar or tar_fault(tar) else _audio_members(tar)
+            named = (
+                self._in_shar(tar, members, cut["id"]) if tar else self._named(file, cut.get("recording"), cut["id"])
+            )
+            yield cut, named
 
     def _named(self, file: str, recording: object, name: str) -> _Named:
         """The file of a recording; `name` is the id of it, or of its cut."""
@@ -139,10 +145,10 @@ class LhotseItems:
     def _bases(self) -> dict[str, str]:
         return {}
 
-    def _in_shar(self, tar: str, cut: str) -> _Named:
+    def _in_shar(self, tar: str, members: Mapping[str, str], cut: str) -> _Named:
+        """The recording of a cut, given the members with audio of its tar (`_audio_members`)."""
         path = relative(self.root, tar)
-        member = "" if tar_fault(tar) else _audio_members(tar).get(cut, "")
-        if member:
+        if member := members.get(cut, ""):
             return _Named(f"{path}/{member}", tar, member)
         return _Named(f"{path}#{cut}", fault=f"cut {cut}: there is no audio of it in {tar}")
 

@@ -1,15 +1,17 @@
 """`kind: parquet`: Parquet files with a column of audio, as Hugging Face data sets have them; each row is a sample.
 
-The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are read
-some rows at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a new or
-changed file once to list it.
+The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are
+read a row group at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a
+new or changed file once to list it, and a scan once more to open the rows, in the order of the listing.
 """
 
 import functools
 import posixpath
 import threading
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.config.section import Section
@@ -17,20 +19,23 @@ from headrace.errors import ConfigError, NotFoundError
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.kinds.row_groups import row_groups
 from headrace.sources.listing import FileStamp
-from headrace.sources.named_files import files_of, folder_of, joined, relative, root_of, stamp_of_file
+from headrace.sources.name_index import Kept, NameIndex, SeenNames
+from headrace.sources.named_files import files_of, folder_of, joined, opened, relative, root_of, stamp_of_file
 
 if TYPE_CHECKING:
     import polars as pl
 
 _EXTENSION = ".parquet"
-_KEPT_FILES = 256
-_KEPT_CHUNKS = 4
-_MOST_CHUNK_ROWS = 100  # the row groups of Hugging Face's writer have as many rows of audio
+_KEPT_FILES = 4096
+_KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _CHUNK_BYTES = 32 << 20
 _ROWS = 1000
-_BYTES, _PATH = "bytes", "path"
+_BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
 _reading = threading.Lock()  # several threads that want one chunk read it once
+_numbers = Kept[NameIndex](lambda index: index.num_bytes)
+_chunks = Kept[tuple[bytes | None, ...]](lambda chunk: sum(len(value or b"") for value in chunk))
 
 
 class ParquetOptions(Section):
@@ -44,9 +49,10 @@ class ParquetOptions(Section):
 
 
 class _Row(NamedTuple):
-    """The audio of a row: its number, and its bytes' length, or the file that it names."""
+    """The audio of a row: the row's number and name, and the number of bytes, or the file that it names."""
 
     number: int
+    name: str
     num_bytes: int | None
     file: str
 
@@ -68,8 +74,8 @@ class ParquetItems:
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
         for file in self.files:
-            for name, row in self._rows(file).items():
-                yield self._item(file, name, row)
+            for row in self._rows(file):
+                yield self._item(file, row)
 
     def place(self, path: str, stamp: FileStamp) -> Place:
         """See `Items.place`."""
@@ -77,31 +83,40 @@ class ParquetItems:
         table = joined(self.root, f"{file}{_EXTENSION}")
         if not mark or table not in self.files:
             return Place(joined(self.root, path))
-        row = self._rows(table).get(name)
-        if row is None:
+        number = self._numbers(table).number(name)
+        if number is None:
             raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = functools.partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), row.number)
+        read = partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
         return Place(table, content=read)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Columns of bytes are left out."""
         for file in self.files:
-            items = iter(self._rows(file).items())
-            for content in _other_columns(file, self._column(file)):
-                yield {"path": self._item(file, *next(items)).path, **own_columns(content, ("path",))}
+            for row, content in zip(self._rows(file), _other_columns(file, self._column(file)), strict=True):
+                yield {"path": self._item(file, row).path, **own_columns(content, ("path",))}
 
     def tables(self) -> Sequence[str]:
         """See `Items.tables`."""
         return self.files
 
     def _column(self, file: str) -> str:
-        return _audio_column(file, self.options.audio)
+        return _audio_column(file, stamp_of_file(file), self.options.audio)
 
-    def _rows(self, file: str) -> dict[str, _Row]:
-        return _rows_of(file, stamp_of_file(file), self._column(file))
+    def _rows(self, file: str) -> Iterator[_Row]:
+        return _named_rows(_audio_of(file, stamp_of_file(file), self._column(file)))
 
-    def _item(self, file: str, name: str, row: _Row) -> Item:
-        path = f"{relative(self.root, file)}/{name}"
+    def _numbers(self, file: str) -> NameIndex:
+        """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
+        key = (file, stamp_of_file(file), self._column(file))
+
+        def made() -> NameIndex:
+            names = [row.name for row in self._rows(file)]
+            return NameIndex(names, range(len(names)))
+
+        return _numbers.of(key, made)
+
+    def _item(self, file: str, row: _Row) -> Item:
+        path = f"{relative(self.root, file)}/{row.name}"
         if row.num_bytes is not None:
             return Item(path, file, row.num_bytes)
         if not row.file:
@@ -116,7 +131,8 @@ def _scan(file: str) -> "pl.LazyFrame":
     return pl.scan_parquet(file, low_memory=True, glob=False)
 
 
-def _audio_column(file: str, named: str | None) -> str:
+@functools.lru_cache(maxsize=_KEPT_FILES)
+def _audio_column(file: str, _stamp: FileStamp | None, named: str | None) -> str:
     """The column of audio. Raises `ConfigError` if it is not there, or has another type."""
     import polars as pl  # noqa: PLC0415 - as above
 
@@ -158,9 +174,9 @@ def _parts(file: str, column: str) -> "tuple[pl.Expr, pl.Expr]":
     return data.cast(pl.Binary), paths.cast(pl.String)
 
 
-@functools.lru_cache(maxsize=_KEPT_FILES)
-def _rows_of(file: str, _stamp: FileStamp | None, column: str) -> dict[str, _Row]:
-    """Name of each row → its audio, in order. The name is the path in the column, or where that is not unique a number.
+@functools.lru_cache(maxsize=_KEPT_TABLES)
+def _audio_of(file: str, _stamp: FileStamp | None, column: str) -> "pl.DataFrame":
+    """For each row of a file the length of its bytes, its path, and whether no other row has this path.
 
     Raises `ConfigError`.
     """
@@ -171,41 +187,56 @@ def _rows_of(file: str, _stamp: FileStamp | None, column: str) -> dict[str, _Row
         table = _scan(file).select(data.bin.size().alias(_BYTES), paths.alias(_PATH)).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
-    is_unique = table.select(pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).to_series()
-    found: dict[str, _Row] = {}
-    for number, (num_bytes, path, is_name) in enumerate(zip(table[_BYTES], table[_PATH], is_unique, strict=True)):
-        name = posixpath.normpath(path).lstrip("/") if is_name and path else ""
-        is_free = name and name not in found and not name.startswith(".") and not name.isdecimal()
-        found[name if is_free else str(number)] = _Row(number, num_bytes, path or "")
-    return found
+    return table.with_columns((pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).alias(_IS_NAME))
+
+
+def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
+    """The rows in order. The name is the path in the column, or where that is not unique a number."""
+    seen, start = SeenNames(), 0
+    for part in audio.iter_slices(_ROWS):
+        names = [posixpath.normpath(path).lstrip("/") if is_name and path else "" for _, path, is_name in part.rows()]
+        names = ["" if name.startswith(".") or name.isdecimal() else name for name in names]
+        is_free = seen.add(names)
+        for number, (name, is_new, (num_bytes, path, _)) in enumerate(
+            zip(names, is_free, part.iter_rows(), strict=True), start
+        ):
+            yield _Row(number, name if name and is_new else str(number), num_bytes, path or "")
+        start += part.height
 
 
 def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
-    """The bytes of a row."""
+    """The bytes of a row. The rows around it are kept, for recordings that are opened in the order of the listing."""
     with _reading:
-        size = _chunk_rows(file, times)
-        value = _chunk(file, times, column, number // size, size)[number % size]
+        starts = _starts(file, times)
+        at = bisect_right(starts, number) - 1
+        start, stop = starts[at : at + 2]
+        value = _chunks.of((file, times, column, start), partial(_chunk, file, column, start, stop))[number - start]
     return value or b""
 
 
 @functools.lru_cache(maxsize=_KEPT_FILES)
-def _chunk_rows(file: str, _times: tuple[int, int]) -> int:
-    """Number of rows that are read at a time: about 32 MB of them."""
-    import polars as pl  # noqa: PLC0415 - as above
+def _starts(file: str, _times: tuple[int, int]) -> list[int]:
+    """First row of each chunk that is read at a time, and the number of rows.
 
-    num_rows, stamp = int(_scan(file).select(pl.len()).collect().item()), stamp_of_file(file)
-    mean = (stamp.num_bytes if stamp else 0) // max(1, num_rows)
-    return max(1, min(_MOST_CHUNK_ROWS, _CHUNK_BYTES // max(1, mean)))
+    A chunk is a row group, or a part of one that has more than 32 MB.
+    """
+    with opened(file) as data:
+        groups = row_groups(data)
+    edges = [0]
+    for num_rows, num_bytes in groups:
+        step = max(1, _CHUNK_BYTES * num_rows // max(1, num_bytes))
+        stop = edges[-1] + num_rows
+        edges += [*range(edges[-1] + step, stop, step), stop]
+    return edges
 
 
-@functools.lru_cache(maxsize=_KEPT_CHUNKS)
-def _chunk(file: str, _times: tuple[int, int], column: str, chunk: int, size: int) -> tuple[bytes | None, ...]:
+def _chunk(file: str, column: str, start: int, stop: int) -> tuple[bytes | None, ...]:
     import polars as pl  # noqa: PLC0415 - as above
 
     try:
-        values = _scan(file).slice(chunk * size, size).select(_parts(file, column)[0].alias(_BYTES)).collect()
+        values = _scan(file).slice(start, stop - start).select(_parts(file, column)[0].alias(_BYTES)).collect()
     except pl.exceptions.PolarsError as error:
-        raise OSError(f"{file}: rows from {chunk * size + 1} cannot be read: {error}") from error
+        raise OSError(f"{file}: rows from {start + 1} cannot be read: {error}") from error
     return tuple(values.to_series())
 
 

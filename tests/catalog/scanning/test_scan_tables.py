@@ -5,7 +5,7 @@ from contextlib import closing
 import polars as pl
 
 from headrace.catalog.judging.acceptance import CatalogSettings
-from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA
+from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
 from headrace.catalog.scanning.scan_tables import EarlierScan, ScanTables
 
 PATHS = [f"{number:03d}.wav" for number in range(50)]
@@ -35,16 +35,33 @@ def tables_of(rows=(), left_out=(), most_bytes=200, **asked):
 
 def test_every_file_is_in_one_part():
     with tables_of() as tables:
-        tables.add(tables.listing, table(LISTING_SCHEMA, PATHS))
+        tables.add_listing(table(LISTING_SCHEMA, PATHS))
         tables.read(None, None)
         assert len(tables.parts) > 1
         assert sorted(path for part in tables.parts for path in tables.listed(part)["path"]) == PATHS
         assert sorted(path for paths in tables.all_paths() for path in paths) == PATHS
 
 
+def test_files_are_opened_in_the_order_of_the_listing():
+    """Not in that of their hashes, by which tables are divided: files of one container follow each other."""
+    paths = [f"{number:03d}.wav" for number in range(300)]
+    listed = [*reversed(paths[:150]), *paths[150:]]
+    with tables_of() as tables:
+        for some in (listed[:7], listed[7:]):
+            tables.add_listing(table(LISTING_SCHEMA, some))
+        tables.read(None, None)
+        for part in tables.parts:
+            listing = tables.listed(part)
+            tables.open_later(listing.select(*STAMP_SCHEMA).filter(pl.col("path") != "007.wav").reverse(), listing)
+        opened = [path for files in tables.files_to_open() for path in files["path"]]
+        assert opened == [path for path in listed if path != "007.wav"]
+        assert tables.to_open.is_divided
+        assert tables.to_open.num_rows == len(opened)
+
+
 def test_files_that_only_rows_left_out_name_are_left_out():
     with tables_of(PATHS[:10], PATHS[8:20], where="true") as tables:
-        tables.add(tables.listing, table(LISTING_SCHEMA, PATHS))
+        tables.add_listing(table(LISTING_SCHEMA, PATHS))
         tables.read(None, None)
         listed = sorted(path for part in tables.parts for path in tables.listed(part)["path"])
         assert listed == [*PATHS[:10], *PATHS[20:]]

@@ -5,6 +5,7 @@ import pytest
 import soundfile
 
 from headrace.errors import ConfigError
+from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_corpus
 from headrace.testing import CorpusContract
 from headrace.testing.corpus_contract import Change
@@ -114,6 +115,67 @@ class TestArchives(_Kaldi):
             if not archive.exists() or archive.read_bytes() != content:
                 archive.write_bytes(content)
         write_table(folder / "corpus", "wav.scp", *sorted(lines))
+
+
+class TestChannelsInFiles(_Kaldi):
+    """Each recording is two files, as ESPnet has arrays of microphones; the texts of the contract belong to both."""
+
+    def write_recordings(self, folder):
+        for number in NUMBERS:
+            sound(folder / "corpus/wav/far", number)
+            sound(folder / "corpus/wav", number)
+        lines = (f"utt-{number} wav/utt-{number}.wav wav/far/utt-{number}.wav" for number in NUMBERS)
+        write_table(folder / "corpus", "wav.scp", *lines)
+        write_table(folder / "corpus", "reco2file_and_channel", *(f"utt-{number} x A" for number in NUMBERS))
+
+    def change(self, folder):
+        sound(folder / "corpus/wav", 1, seed=100)
+        return Change("wav/utt-1.wav wav/far/utt-1.wav")
+
+    def spoil(self, folder):
+        (folder / "corpus/wav/far/utt-1.wav").write_bytes(b"RIFF and no more")
+
+
+def test_a_file_for_each_channel_is_a_recording_bit_by_bit(tmp_path):
+    forms = {"a": "PCM_16", "b": "PCM_24", "c": "FLOAT"}
+    random = np.random.default_rng(0)
+    for name, subtype in forms.items():
+        for channel in range(3):
+            samples = random.integers(-(2**23), 2**23, 500).astype(np.float64) / 2**23
+            path = tmp_path / f"data/{name}{channel}.flac" if name == "b" else tmp_path / f"data/{name}{channel}.wav"
+            path.parent.mkdir(exist_ok=True)
+            soundfile.write(path, samples, 16_000, subtype=subtype)
+    ends = {"a": "wav", "b": "flac", "c": "wav"}
+    lines = (f"{name} " + " ".join(f"{name}{channel}.{ends[name]}" for channel in range(3)) for name in forms)
+    write_table(tmp_path / "data", "wav.scp", *lines)
+    corpus = open_corpus("kaldi", str(tmp_path / "data"), {})
+    (listing,) = corpus.list()
+    for name, path, *stamp in zip(
+        forms, listing.path, listing.num_bytes, listing.mtime_ns, listing.ctime_ns, strict=True
+    ):
+        with corpus.open(path, FileStamp(*stamp)) as file:
+            joined, rate_hz = soundfile.read(file, dtype="float64")
+        wanted = [soundfile.read(tmp_path / f"data/{name}{channel}.{ends[name]}")[0] for channel in range(3)]
+        assert rate_hz == 16_000
+        assert np.array_equal(joined, np.stack(wanted, axis=1))
+        assert soundfile.info(tmp_path / f"data/{name}0.{ends[name]}").subtype == forms[name]
+
+
+def test_channels_that_cannot_be_joined_are_a_reject_with_the_reason(tmp_path):
+    write_sound(tmp_path / "a.wav", 1)
+    write_sound(tmp_path / "short.wav", 2, frames=300)
+    soundfile.write(tmp_path / "b.ogg", np.zeros(400), 8000)
+    write_table(tmp_path, "wav.scp", "x a.wav short.wav", "y a.wav gone.wav", "z a.wav b.ogg")
+    (listing,) = open_corpus("kaldi", str(tmp_path), {}).list()
+    assert listing.code == ["unreadable"] * 3
+    for reason, said in zip(listing.reason, ("equally long", "no such file", "lossless"), strict=True):
+        assert said in reason
+
+
+def test_a_path_with_spaces_is_one_file(tmp_path):
+    write_sound(tmp_path / "my sound.wav", 1)
+    write_table(tmp_path, "wav.scp", "x my sound.wav")
+    assert codes_of(tmp_path) == {"my sound.wav": None}
 
 
 def test_segments_are_spans_and_an_end_of_minus_one_is_that_of_the_recording(tmp_path):

@@ -1,0 +1,82 @@
+"""A scan whose tables are divided passes over each file with many recordings once."""
+
+from collections import Counter
+from itertools import chain
+
+import polars as pl
+
+from headrace.catalog.scanning.scan_workers import ReadingThreads
+from headrace.catalog.stored.update import update_catalog
+from headrace.catalog.tables.corpus_tables import open_rows
+from headrace.config.dataset import DatasetConfig
+from headrace.sources.kinds import gzip_points, parquet, tfrecord
+from headrace.sources.name_index import Kept
+from headrace.sources.sources import corpus_of
+from headrace.stores.storage import open_storage
+from tests.support.catalog_fakes import fake_runtime
+from tests.support.tfrecords import example, write_records
+
+FILES, TO_A_FILE, TO_A_GROUP = 3, 40, 10
+SOUNDS = [[b"RIFF%03d %03d" % (file, number) * 50 for number in range(TO_A_FILE)] for file in range(FILES)]
+
+
+def counted(monkeypatch, module, name, key):
+    """Count the calls of a function by a key of its arguments."""
+    counts, function = Counter(), getattr(module, name)
+
+    def counting(*arguments):
+        counts[key(*arguments)] += 1
+        return function(*arguments)
+
+    monkeypatch.setattr(module, name, counting)
+    return counts
+
+
+def scanned(tmp_path, kind, num_threads=8):
+    """Scan a corpus whose tables are divided into parts."""
+    config = DatasetConfig(
+        name="passes",
+        source={"kind": kind, "uri": str(tmp_path), "settle_seconds": 0},
+        splits={"train": 1.0},
+        shards={"partitions": {"train": 2}},
+        output={"uri": "memory://"},
+    )
+    corpus = corpus_of(config.source, config.source.uri)
+    rows = open_rows(corpus.rows().read(), config.source)
+    runtime = fake_runtime(table_bytes=2000, workers=ReadingThreads(num_threads))
+    scan, _ = update_catalog(config, corpus, rows, open_storage("memory://"), runtime)
+    assert scan.num_opened == FILES * TO_A_FILE
+
+
+def test_each_row_group_of_parquet_is_decoded_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_chunks", Kept(lambda chunk: sum(map(len, chunk)), 20_000))
+    for file, sounds in enumerate(SOUNDS):
+        audio = [{"bytes": sound, "path": f"{number}.wav"} for number, sound in enumerate(sounds)]
+        pl.DataFrame({"audio": audio}).write_parquet(tmp_path / f"{file}.parquet", row_group_size=TO_A_GROUP)
+    counts = counted(monkeypatch, parquet, "_chunk", lambda file, _, start, stop: (file[-9], start, stop))
+    scanned(tmp_path, "parquet")
+    starts = range(0, TO_A_FILE, TO_A_GROUP)
+    assert counts == {(str(file), start, start + TO_A_GROUP): 1 for file in range(FILES) for start in starts}
+
+
+def test_a_large_row_group_is_decoded_in_parts_of_which_each_is_decoded_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "_CHUNK_BYTES", 5000)
+    audio = [{"bytes": sound, "path": f"{number}.wav"} for number, sound in enumerate(chain(*SOUNDS))]
+    pl.DataFrame({"audio": audio}).write_parquet(tmp_path / "0.parquet", compression="uncompressed")
+    counts = counted(monkeypatch, parquet, "_chunk", lambda _file, _, start, stop: (start, stop))
+    scanned(tmp_path, "parquet")
+    assert len(counts) > 10
+    assert set(counts.values()) == {1}
+    assert sorted(row for start, stop in counts for row in range(start, stop)) == list(range(FILES * TO_A_FILE))
+
+
+def test_each_stretch_of_a_gzip_file_is_unpacked_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(gzip_points, "_APART_BYTES", 5000)
+    monkeypatch.setattr(gzip_points, "_PIECE_BYTES", 100)
+    monkeypatch.setattr(tfrecord, "_stretches", Kept(len, 30_000))
+    for file, sounds in enumerate(SOUNDS):
+        write_records(tmp_path / f"{file}.tfrecord.gz", [example({"audio": [sound]}) for sound in sounds])
+    counts = counted(monkeypatch, tfrecord, "_stretch", lambda file, _, number: (file, number))
+    scanned(tmp_path, "tfrecord")
+    assert len(counts) > 2 * FILES
+    assert set(counts.values()) == {1}
