@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from headrace.assemble.latents import LatentSettings, build_latent_partition
@@ -44,7 +45,7 @@ def build_latent_partitions(
 
     Args:
         partition: for example `train-0003`.
-        sets: the sets, which are of audio and have distinct names.
+        sets: the sets, which are of audio and have distinct names. Their encoders are loaded one after the other.
         audio: the folder of audio shards.
         options: batch size, and threads of each set.
         progress: called with a number of samples each time this many of a set are done; never twice at a time.
@@ -52,18 +53,23 @@ def build_latent_partitions(
     Returns:
         Name → the build, or the error that `build_latent_partition` raised: a set that fails stops only itself.
     """
-    shared, counting = SharedAudio(audio, [one.name for one in sets]), threading.Lock()
+    shared = SharedAudio(audio, [one.name for one in sets])
+    counting, loading = threading.Lock(), threading.Lock()
 
     def count(num_samples: int) -> None:
         with counting:
             progress(num_samples)
+
+    def loaded(one: LatentSet) -> Sequence[Encoder]:
+        with loading:
+            return one.encoders()
 
     def build(one: LatentSet) -> PartitionBuild:
         with shared.part(one.name) as part:
             return build_latent_partition(
                 partition,
                 one.settings,
-                one.encoders,
+                partial(loaded, one),
                 audio,
                 one.storage,
                 options=options,

@@ -158,7 +158,7 @@ def _resampled(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start
 def _decoded(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
     """The range at the shard's rate, mixed: (C, stop - start). Mixing first halves the time to resample stereo."""
     if clip.decoded is not None:
-        return _mixed(np.array(clip.decoded.of(clip)[:, start:stop]), clip, form.num_channels)
+        return _mixed(np.asarray(clip.decoded.of(clip)[:, start:stop]), clip, form.num_channels)
     samples = np.empty((clip.num_channels, stop - start), np.float32)
     decode_into(data, samples, start)
     return _mixed(samples, clip, form.num_channels)

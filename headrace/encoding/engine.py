@@ -131,9 +131,7 @@ class Engine:
             rounded_within=info.window if on_cuda and not info.length_step else 0,
         )
 
-    def run(
-        self, jobs: Iterable[EncodingJob], read: ReadClip | None = None
-    ) -> Generator[EncodedJob, None, None]:
+    def run(self, jobs: Iterable[EncodingJob], read: ReadClip | None = None) -> Generator[EncodedJob, None, None]:
         """Latents of all jobs, in their order; a job may come in several parts. Closing the generator ends its threads.
 
         Args:

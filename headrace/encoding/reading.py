@@ -73,9 +73,7 @@ class DecodedJob:
 class JobDecoder:
     """Decodes jobs on threads, for one encoder; used as a context manager."""
 
-    def __init__(
-        self, encoder: Encoder, *, num_threads: int, pin_memory: bool, read: ReadClip | None = None
-    ) -> None:
+    def __init__(self, encoder: Encoder, *, num_threads: int, pin_memory: bool, read: ReadClip | None = None) -> None:
         self._read_clip = read or read_clip
         self._form = AudioForm(encoder.sample_rate_hz, encoder.num_channels)
         self._normalizes = encoder.info.normalizes

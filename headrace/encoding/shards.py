@@ -143,10 +143,11 @@ class ShardEncoding:
         ):
             self._fetchers = fetchers
             if shared:
-                shared.begin(plans)
+                shared.begin([(plan.audio_shard, plan.place.sequence) for plan in plans])
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
             opened = self.engine.meter.waits.each("opening", groups)
-            with closing(self.engine.run(self._jobs(opened), shared and shared.read)) as results:  # its threads end before the files are closed
+            results = self.engine.run(self._jobs(opened), shared.read if shared else None)
+            with closing(results):  # its threads end before the files are closed
                 for encoded in results:
                     for passed in self._alone.passed(encoded):
                         self._take(passed)

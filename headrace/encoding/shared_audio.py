@@ -7,7 +7,7 @@ time. When the memory is full, clips are read as by an encoding alone.
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Self
 
 from headrace.encoding.clips import AudioClip, AudioForm, DecodedFrames, FloatSamples, read_clip
-from headrace.encoding.plans import LatentPlan
 from headrace.encoding.sources import AudioShard, LocalShard, audio_shard, local_shard
 from headrace.stores.storage import Storage
 
@@ -95,11 +94,11 @@ class SharedAudio:
             self._is_stopped = True
             self._changed.notify_all()
 
-    def begin(self, name: str, plans: Sequence[LatentPlan]) -> None:
-        """Say which shards an encoding needs, unless it has ended before."""
+    def begin(self, name: str, shards: Mapping[str, int]) -> None:
+        """Say which shards an encoding needs, with their numbers in the partition, unless it has ended before."""
         with self._changed:
             if name in self._needed:
-                self._needed[name] = {plan.audio_shard: plan.place.sequence for plan in plans}
+                self._needed[name] = dict(shards)
                 self._close_unneeded()
 
     def leave(self, name: str) -> None:
@@ -230,9 +229,9 @@ class SharedPart:
         """See `SharedAudio.leave`."""
         self.audio.leave(self.name)
 
-    def begin(self, plans: Sequence[LatentPlan]) -> None:
+    def begin(self, shards: Mapping[str, int]) -> None:
         """See `SharedAudio.begin`."""
-        self.audio.begin(self.name, plans)
+        self.audio.begin(self.name, shards)
 
     def wait_for_others(self) -> None:
         """See `SharedAudio.wait_for_others`."""
