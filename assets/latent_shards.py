@@ -97,12 +97,12 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
             output = headrace_storage.output(config)
             with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
                 settings = latent_settings(made)
-                build = shared.take(context.run_id, partition, made)
+                build = shared.take(context.run.run_id, partition, made)
                 if build is None and (others := shared.beside(context, latents, headrace_storage)):
                     together = [made, *others]
                     built = headrace_workers.run(work_together, progress(together), on_gpu=True)
                     build = built.pop(latents.name)
-                    shared.put(context.run_id, partition, others, built)
+                    shared.put(context.run.run_id, partition, others, built)
                 if isinstance(build, HeadraceError):
                     raise build
                 if not isinstance(build, PartitionBuild):  # for example without memory for the models of all sets
