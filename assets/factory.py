@@ -20,6 +20,7 @@ from headrace_dagster.assets.loader_smoke_test import loader_smoke_test_asset
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.recordings import recordings_asset
 from headrace_dagster.assets.regression_checks import decoding_regressions
+from headrace_dagster.assets.shared_latents import SharedLatents
 from headrace_dagster.assets.sizes_index import sizes_index_asset
 from headrace_dagster.assets.source_checks import source_checks
 from headrace_dagster.assets.views import view_asset
@@ -37,6 +38,7 @@ def dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.Ass
 
 
 def _dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    shared = SharedLatents(dataset)
     return [
         catalog_asset(dataset),
         recordings_asset(dataset),
@@ -45,7 +47,7 @@ def _dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.As
         *(columns_asset(dataset, name) for name in dataset.config.column_sets),
         *(columns_index_asset(dataset, name) for name in dataset.config.column_sets),
         *(centroids_asset(dataset, latents) for latents in dataset.config.latents if latents.fits_centroids),
-        *(latent_shards_asset(dataset, latents) for latents in dataset.config.latents),
+        *(latent_shards_asset(dataset, latents, shared) for latents in dataset.config.latents),
         *(latents_index_asset(dataset, latents) for latents in dataset.config.latents),
         *(view_asset(dataset, name) for name in dataset.config.views),
         loader_smoke_test_asset(dataset),

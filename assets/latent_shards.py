@@ -1,14 +1,17 @@
 """The asset NAME/<latents>_latent_shards: latents of one partition, encoded from its audio shards."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import dagster as dg
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.latents import build_latent_partition
+from headrace.assemble.latents_together import BuiltOrError, LatentSet, build_latent_partitions
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
 from headrace.config.content import LatentsConfig
+from headrace.config.dataset import DatasetConfig
+from headrace.errors import HeadraceError
 from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest
@@ -18,6 +21,7 @@ from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_poli
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.progress_lines import ProgressLines, both
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.shared_latents import SharedLatents
 from headrace_dagster.assets.superseded import while_audio_is_current
 from headrace_dagster.resources.encoders import Encoders
 from headrace_dagster.resources.environment import cluster_of, counted_threads
@@ -26,8 +30,8 @@ from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
 
 
-def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.AssetsDefinition:
-    """The asset NAME/<latents>_latent_shards of a data set, partitioned."""
+def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared: SharedLatents) -> dg.AssetsDefinition:
+    """The asset NAME/<latents>_latent_shards of a data set, partitioned; `shared` is that of all its sets."""
     config, keys = dataset.config, dataset.keys
     texts, _ = config.text_column(latents)
 
@@ -76,15 +80,33 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
                     columns=headrace_storage.columns(config, texts) if texts else None,
                 )
 
-            output = headrace_storage.output(config)
-            with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
+            def work_together(*, num_threads: int, progress: Callable[[int], None]) -> dict[str, BuiltOrError]:
+                sets = [_set_of(config, one, headrace_storage, headrace_encoders, together) for one in together]
+                options = headrace_encoders.options(num_threads)
+                return build_latent_partitions(partition, sets, audio, options=options, progress=progress)
+
+            def progress(sets: Sequence[LatentsConfig]) -> Callable[[int], None]:
                 found, options = newest_manifest(audio, partition), headrace_encoders.options(headrace_workers.count)
                 where = cluster_of(headrace_workers) or headrace_encoders.devices_in_words()
-                num_samples = found.manifest.num_samples if found else 0
-                lines = ProgressLines(context.log.info, f"{latents.name} of {partition}", where, num_samples)
+                num_samples = len(sets) * (found.manifest.num_samples if found else 0)
+                what = f"{', '.join(one.name for one in sets)} of {partition}"
+                lines = ProgressLines(context.log.info, what, where, num_samples)
                 lines.begin(f"batches of {options.batch_in_words}, {counted_threads(headrace_workers)}")
-                build = headrace_workers.run(work, both(headrace_progress.built, lines.add), on_gpu=True)
+                return both(headrace_progress.built, lines.add)
+
+            output = headrace_storage.output(config)
+            with readable_failures(), while_audio_is_current(context, config, keys, output, partition):
                 settings = latent_settings(made)
+                build = shared.take(context.run.run_id, partition, made)
+                if build is None and (others := shared.beside(context, latents, headrace_storage)):
+                    together = [made, *others]
+                    built = headrace_workers.run(work_together, progress(together), on_gpu=True)
+                    build = built.pop(latents.name)
+                    shared.put(context.run.run_id, partition, others, built)
+                if isinstance(build, HeadraceError):
+                    raise build
+                if not isinstance(build, PartitionBuild):  # for example without memory for the models of all sets
+                    build = headrace_workers.run(work, progress([made]), on_gpu=True)
             version = dg.DataVersion(build.manifest.digest)
             return dg.MaterializeResult(data_version=version, metadata=latents_metadata(audio, shards, build, settings))
 
@@ -96,6 +118,19 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
             headrace_encoders.release()  # all partitions of the run use the same encoder
 
     return latent_shards
+
+
+def _set_of(
+    config: DatasetConfig,
+    latents: LatentsConfig,
+    storage: StorageResource,
+    encoders: Encoders,
+    together: Sequence[LatentsConfig],
+) -> LatentSet:
+    """A set that is made with others, whose encoders stay loaded."""
+    kept = [one.encoder for one in together]
+    shards = storage.latents(config, latents.name)
+    return LatentSet(latents.name, latent_settings(latents), lambda: encoders.load(latents.encoder, kept), shards)
 
 
 def _of_column(latents: LatentsConfig) -> str:

@@ -19,11 +19,16 @@ _COMPILED = frozenset({"crepe", "transformers"})
 class Encoders(Protocol):
     """Interface through which assets encode audio."""
 
-    def load(self, config: EncoderConfig) -> list[Encoder]:
-        """The encoder, once for each device. Raises as `headrace.encoders.load`."""
+    def load(self, config: EncoderConfig, beside: Sequence[EncoderConfig] = ()) -> list[Encoder]:
+        """The encoder, once for each device. Raises as `headrace.encoders.load`.
+
+        Args:
+            config: the encoder.
+            beside: encoders that stay loaded if they are; the memory of all others is freed.
+        """
 
     def release(self) -> None:
-        """Free the memory of the loaded encoder."""
+        """Free the memory of the loaded encoders."""
 
     def devices_in_words(self) -> str:
         """The devices of this machine on which encoders run, for messages."""
@@ -49,21 +54,25 @@ class EncoderLoader:
         self.devices = () if tuple(devices) == (AUTO,) else tuple(devices)
         self.wants_compiled = wants_compiled
         self.keep = keep
-        self._loaded: tuple[EncoderConfig, list[Encoder]] | None = None
+        self._loaded: list[tuple[EncoderConfig, list[Encoder]]] = []
 
-    def load(self, config: EncoderConfig) -> list[Encoder]:
+    def load(self, config: EncoderConfig, beside: Sequence[EncoderConfig] = ()) -> list[Encoder]:
         """See `Encoders.load`."""
-        if self._loaded is None or self._loaded[0] != config:
-            self._loaded = None  # free the memory of the old model first
-            settings = self._settings(config)
-            self._loaded = config, [load(config.kind, settings, device) for device in self._devices()]
-        return self._loaded[1]
+        kept = [config, *beside]
+        self._loaded = [pair for pair in self._loaded if pair[0] in kept]  # free the memory of old models first
+        for found, loaded in self._loaded:
+            if found == config:
+                return loaded
+        settings = self._settings(config)
+        new = [load(config.kind, settings, device) for device in self._devices()]
+        self._loaded.append((config, new))
+        return new
 
     def release(self) -> None:
         """See `Encoders.release`."""
-        if self.keep or self._loaded is None:
+        if self.keep or not self._loaded:
             return
-        self._loaded = None
+        self._loaded = []
         import torch
 
         if torch.cuda.is_available():
@@ -115,9 +124,9 @@ class EncodersResource(dg.ConfigurableResource["EncodersResource"]):
 
     _loader: EncoderLoader | None = PrivateAttr(default=None)
 
-    def load(self, config: EncoderConfig) -> list[Encoder]:
+    def load(self, config: EncoderConfig, beside: Sequence[EncoderConfig] = ()) -> list[Encoder]:
         """See `Encoders.load`."""
-        return self._own_loader().load(config)
+        return self._own_loader().load(config, beside)
 
     def devices_in_words(self) -> str:
         """See `Encoders.devices_in_words`."""

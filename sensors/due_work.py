@@ -305,11 +305,12 @@ def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
     marks += [f"{name} {stages[name].missing[partition]}" for name in lacking if partition in stages[name].missing]
     is_missing = any(partition in stages[name].missing for name in lacking)
     cheap = list(takewhile(_is_columns, lacking[1:]))
+    is_latents = lacking[0] != AUDIO and not _is_columns(lacking[0])  # sets of latents share the audio that they read
     return PartitionWork(
         tuple(lacking),
         short_digest(partition, *marks),
         str(BuildNeed.DAMAGED) if is_missing else None,
-        num_together=1 + len(cheap),
+        num_together=len(lacking) if is_latents else 1 + len(cheap),
     )
 
 

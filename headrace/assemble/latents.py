@@ -19,6 +19,7 @@ from headrace.encoding.plans import (
     LatentDtype,
     LatentPlan,
 )
+from headrace.encoding.shared_audio import SharedPart
 from headrace.encoding.stats import EncodingStats
 from headrace.errors import BuildError, HeadraceError
 from headrace.format.indexes.index import ShardIndex
@@ -86,6 +87,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
     options: EncodingOptions | None = None,
     progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
     columns: Storage | None = None,
+    shared: SharedPart | None = None,
 ) -> PartitionBuild:
     """Bring the latent shards of one partition up to date with its audio shards.
 
@@ -103,6 +105,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         progress: called with a number of samples each time this many are done.
         columns: the folder of the set of columns that has the texts; None if the JSON of the samples has them, and for
             latents of audio.
+        shared: the audio as other sets of the partition read it at the same time; None for this set alone.
 
     Raises:
         BuildError: the audio shards, or the columns of them, do not exist, the loaded encoder is not that of the
@@ -121,6 +124,7 @@ def build_latent_partition(  # noqa: PLR0913 - the five parts of a build, how fa
         progress,
         column=settings.column,
         columns=columns,
+        shared=shared,
     )
     recipe = _LatentRecipe(source, texts, settings, encoders, run)
     built = bring_up_to_date(recipe, storage, published_index, progress)

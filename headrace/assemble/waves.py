@@ -59,7 +59,8 @@ class PartitionWork:
         stages: names of the assets to make, upstream first: `audio`, sets of columns, then sets of latents.
         token: digest of the wanted input and of the present state; attempts are counted per token.
         reason: the reason, unless it is a change of the input.
-        num_together: this many of the first stages are always one run: audio and columns, which cost little.
+        num_together: this many of the first stages are always one run: audio and columns, which cost little; or all
+            sets of latents, which share the audio that they read.
     """
 
     stages: tuple[str, ...]
@@ -101,8 +102,8 @@ class RunLimits:
         starts_per_tick: the most partitions to start at a time.
         runs_in_flight: the most partitions that are running or queued.
         whole_hours: with less audio than this, each partition is one run with audio and latents, which finishes
-            soonest. With more, audio with columns is a run, and each set of latents, so that CPUs and GPUs work at the
-            same time.
+            soonest. With more, audio with columns is a run, and so are all sets of latents, so that CPUs and GPUs work
+            at the same time.
         patience: waits after failures.
     """
 

@@ -29,14 +29,16 @@ _GUARD_SECONDS = 0.25  # of source audio on both sides of a range: soxr HQ's fil
 
 
 class DecodedFrames:
-    """All frames of a long clip, decoded into an unnamed file when the first of them are read; safe for threads.
+    """All frames of a clip, decoded when the first of them are read; safe for threads.
 
     A long clip is read in many ranges. In other codecs than FLAC, each would have to be decoded from the clip's
-    beginning, which would take a time that grows with the square of the length.
+    beginning, which would take a time that grows with the square of the length. It is decoded into an unnamed file. A
+    clip that several encoders read is decoded into memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, in_memory: bool = False) -> None:
         """Decode nothing yet."""
+        self._in_memory = in_memory
         self._lock = threading.Lock()
         self._samples: FloatSamples | None = None
 
@@ -44,12 +46,17 @@ class DecodedFrames:
         """The frames, float32 (C, num_frames). Always call it with the same clip."""
         with self._lock:
             if self._samples is None:
-                shape = (clip.num_channels, clip.num_frames)
-                with tempfile.TemporaryFile() as file, _payload(clip) as data:
-                    samples = np.memmap(file, np.float32, "w+", shape=shape)
+                with _payload(clip) as data:
+                    samples = self._empty((clip.num_channels, clip.num_frames))
                     decode_into(data, samples)
-                self._samples = cast("FloatSamples", samples)
+                self._samples = samples
             return self._samples
+
+    def _empty(self, shape: tuple[int, int]) -> FloatSamples:
+        if self._in_memory:
+            return np.empty(shape, np.float32)
+        with tempfile.TemporaryFile() as file:
+            return cast("FloatSamples", np.memmap(file, np.float32, "w+", shape=shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,8 @@ class AudioClip:
         num_frames: PCM frames of the audio.
         sample_rate_hz: sample rate of the audio.
         num_channels: channels of the audio.
-        decoded: for a long clip in a codec in which a range cannot be decoded by itself; None for all others.
+        decoded: for a long clip in a codec in which a range cannot be decoded by itself, and for a clip that several
+            encoders read; None for all others.
     """
 
     shard: str
@@ -150,7 +158,7 @@ def _resampled(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start
 def _decoded(data: bytes | memoryview, clip: AudioClip, form: AudioForm, start: int, stop: int) -> FloatSamples:
     """The range at the shard's rate, mixed: (C, stop - start). Mixing first halves the time to resample stereo."""
     if clip.decoded is not None:
-        return _mixed(np.array(clip.decoded.of(clip)[:, start:stop]), clip, form.num_channels)
+        return _mixed(np.asarray(clip.decoded.of(clip)[:, start:stop]), clip, form.num_channels)
     samples = np.empty((clip.num_channels, stop - start), np.float32)
     decode_into(data, samples, start)
     return _mixed(samples, clip, form.num_channels)

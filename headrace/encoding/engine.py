@@ -1,6 +1,7 @@
 """Runs encoders over jobs on every device, while other threads decode the audio of the next jobs."""
 
 import queue
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from headrace.encoders.protocol import Encoder, TextEncoder
 from headrace.encoding.batches import EncodingBatch, plan_batches
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
-from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder, TokenReader
+from headrace.encoding.reading import DecodedJob, EncodingJob, JobDecoder, ReadClip, TokenReader
 from headrace.encoding.stats import EncodingStats, Waits
 from headrace.encoding.windows import ClipWindow
 from headrace.format.manifests.made_by import MadeBy
@@ -89,7 +90,7 @@ class Engine:
     def __post_init__(self) -> None:
         """Create one worker per device."""
         budget, dtype = BatchLimit.for_encoders(self.encoders, self.budget_frames), _TORCH_DTYPES[self.dtype]
-        num_cores = max(1, torch.get_num_threads() // max(1, self.devices.count("cpu")))
+        num_cores = max(1, _TORCH_THREADS.number // max(1, self.devices.count("cpu")))
         self._workers = [DeviceWorker(encoder, dtype, budget, num_cores) for encoder in self.encoders]
         self.meter = EncodingMeter(budget, sum(worker.num_computing for worker in self._workers))
         for device in self.devices:
@@ -130,8 +131,12 @@ class Engine:
             rounded_within=info.window if on_cuda and not info.length_step else 0,
         )
 
-    def run(self, jobs: Iterable[EncodingJob]) -> Generator[EncodedJob, None, None]:
+    def run(self, jobs: Iterable[EncodingJob], read: ReadClip | None = None) -> Generator[EncodedJob, None, None]:
         """Latents of all jobs, in their order; a job may come in several parts. Closing the generator ends its threads.
+
+        Args:
+            jobs: what to encode.
+            read: reads the clips; None for `read_clip`.
 
         Raises:
             SampleError: a clip cannot be decoded.
@@ -151,9 +156,9 @@ class Engine:
 
         pin_memory = any(worker.is_cuda for worker in self._workers)
         with (
-            _torch_threads_kept(),
+            _TORCH_THREADS.kept(),
             running.full_float32(),
-            self._reader(pin_memory=pin_memory) as reader,
+            self._reader(read, pin_memory=pin_memory) as reader,
             TaskThreads(len(slots), "headrace-encode") as pool,
         ):
             waits, window = self.meter.waits, len(slots) + self.meter.num_computing
@@ -163,22 +168,47 @@ class Engine:
                     self.meter.add(part)
                     yield part
 
-    def _reader(self, *, pin_memory: bool) -> "JobDecoder | TokenReader":
+    def _reader(self, read: ReadClip | None, *, pin_memory: bool) -> "JobDecoder | TokenReader":
         """Reader of the input of jobs."""
         if isinstance(self.encoders[0], TextEncoder):
             return TokenReader(pin_memory=pin_memory)
         threads = self.options.decoding_threads(len(self.encoders))
-        return JobDecoder(self.encoders[0], num_threads=threads, pin_memory=pin_memory)
+        return JobDecoder(self.encoders[0], num_threads=threads, pin_memory=pin_memory, read=read)
 
 
-@contextmanager
-def _torch_threads_kept() -> Iterator[None]:
-    """Context that restores torch's number of threads: a worker sets fewer, and torch uses that for new threads."""
-    num_threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
+class _TorchThreads:
+    """Torch's number of threads before any engine ran.
+
+    The workers of an engine set fewer, which torch uses for new threads; the number is restored when the last of the
+    engines that run at the same time ends.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._num_kept = self._before = 0
+
+    @property
+    def number(self) -> int:
+        """The number."""
+        with self._lock:
+            return self._before if self._num_kept else torch.get_num_threads()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Context of an engine that runs."""
+        with self._lock:
+            self._before = self._before if self._num_kept else torch.get_num_threads()
+            self._num_kept += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._num_kept -= 1
+                if not self._num_kept:
+                    torch.set_num_threads(self._before)
+
+
+_TORCH_THREADS = _TorchThreads()
 
 
 def _name(device: str) -> str:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headrace.format.rejects import RejectReason
 from headrace.format.shards.writer import ShardPlace
 from headrace.machine import num_cores
 from headrace.stores.storage import Storage
+
+if TYPE_CHECKING:
+    from headrace.encoding.shared_audio import SharedPart
 
 LatentDtype = Literal["float16", "bfloat16", "float32"]
 
@@ -136,6 +139,7 @@ class EncodingRun:
         held: key of a sample → name of the existing latent shard that has it.
         column: the metadata column whose texts are encoded; empty for audio.
         columns: the folder of the set of columns that has it; None if the JSON of the samples has it.
+        shared: the audio that other encodings of the partition read at the same time; None for this one alone.
     """
 
     audio: Storage
@@ -147,3 +151,4 @@ class EncodingRun:
     held: Mapping[str, str] = field(default_factory=dict)
     column: str = ""
     columns: Storage | None = None
+    shared: "SharedPart | None" = None

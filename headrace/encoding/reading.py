@@ -3,7 +3,7 @@
 Decoded jobs come out in the order of the jobs. Texts are tokens already: nothing decodes them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Self, cast
@@ -17,6 +17,9 @@ from headrace.encoding.batches import ClipPiece, EncodingBatch
 from headrace.encoding.clips import AudioClip, AudioForm, FloatSamples, read_clip
 from headrace.encoding.texts import TextItem
 from headrace.ordered import start_in_order
+
+ReadClip = Callable[[AudioClip, AudioForm, int, int], FloatSamples]
+"""A function that reads as `read_clip` does."""
 
 _STATISTICS_SECONDS = 60.0
 _VARIANCE_FLOOR = 1e-7  # as in transformers' feature extractors
@@ -68,7 +71,8 @@ class DecodedJob:
 class JobDecoder:
     """Decodes jobs on threads, for one encoder; used as a context manager."""
 
-    def __init__(self, encoder: Encoder, *, num_threads: int, pin_memory: bool) -> None:
+    def __init__(self, encoder: Encoder, *, num_threads: int, pin_memory: bool, read: ReadClip | None = None) -> None:
+        self._read_clip = read or read_clip
         self._form = AudioForm(encoder.sample_rate_hz, encoder.num_channels)
         self._normalizes = encoder.info.normalizes
         self._pin_memory = pin_memory
@@ -111,11 +115,11 @@ class JobDecoder:
         for piece in job.batch.pieces:
             clip = job.audio_of(piece)
             if clip not in self._statistics and piece.window.num_frames < clip.num_frames_at(self._form.sample_rate_hz):
-                self._statistics[clip] = self._pool.submit(measure, clip, self._form)
+                self._statistics[clip] = self._pool.submit(measure, clip, self._form, self._read_clip)
 
     def _fill(self, job: EncodingJob, piece: ClipPiece, row: Tensor) -> None:
         clip, window = job.audio_of(piece), piece.window
-        samples = read_clip(clip, self._form, window.start, window.stop)
+        samples = self._read_clip(clip, self._form, window.start, window.stop)
         if self._normalizes:
             measured = self._statistics.get(clip)
             samples = normalized(samples, *(measured.result() if measured else moments(samples)))
@@ -176,12 +180,12 @@ def normalized(samples: FloatSamples, mean: float, variance: float) -> FloatSamp
     return ((samples - np.float32(mean)) / np.float32(np.sqrt(variance + _VARIANCE_FLOOR))).astype(np.float32)
 
 
-def measure(clip: AudioClip, form: AudioForm) -> tuple[float, float]:
+def measure(clip: AudioClip, form: AudioForm, read: ReadClip | None = None) -> tuple[float, float]:
     """Mean and variance of a whole clip, which is read a minute at a time."""
     total, step = clip.num_frames_at(form.sample_rate_hz), round(_STATISTICS_SECONDS * form.sample_rate_hz)
     sums = np.zeros(2)
     for start in range(0, total, step):
-        samples = read_clip(clip, form, start, min(start + step, total)).astype(np.float64)
+        samples = (read or read_clip)(clip, form, start, min(start + step, total)).astype(np.float64)
         sums += samples.sum() / form.num_channels, np.square(samples).sum() / form.num_channels
     mean, square = sums / total
     return float(mean), float(max(0.0, square - mean * mean))

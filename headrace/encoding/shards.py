@@ -8,8 +8,9 @@ of shards that wait to be written are in memory.
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 
 from headrace.encoders.protocol import Encoder
@@ -131,17 +132,22 @@ class ShardEncoding:
 
     def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
         """Write the shards. Returns their indexes by input digest, and figures."""
+        shared = self.route.shared
         num_fetching = self.engine.options.fetching_threads(len(self.engine.encoders))
         with (
             self._opened,
             self._publisher,
             TaskThreads(1, "headrace-open") as opener,
             TaskThreads(num_fetching, "headrace-fetch") as fetchers,  # ends first: `opener` waits for it
+            shared or nullcontext(),  # is left before that: `opener` may wait for other encodings
         ):
             self._fetchers = fetchers
+            if shared:
+                shared.begin([(plan.audio_shard, plan.place.sequence) for plan in plans])
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
             opened = self.engine.meter.waits.each("opening", groups)
-            with closing(self.engine.run(self._jobs(opened))) as results:  # its threads end before the files are closed
+            results = self.engine.run(self._jobs(opened), shared.read if shared else None)
+            with closing(results):  # its threads end before the files are closed
                 for encoded in results:
                     for passed in self._alone.passed(encoded):
                         self._take(passed)
@@ -152,6 +158,8 @@ class ShardEncoding:
 
     def _open(self, plans: Sequence[LatentPlan]) -> ShardGroup:
         """Fetch and check the audio shards of a group, and read the latents that are reused."""
+        if self.route.shared:
+            self.route.shared.wait_for_others()
         with ExitStack() as stack:
             shards = self._fetched(plans, stack)
             clips = tuple(clip for shard in shards for clip in shard.clips)
@@ -166,10 +174,9 @@ class ShardEncoding:
 
     def _fetched(self, plans: Sequence[LatentPlan], stack: ExitStack) -> tuple[AudioShard, ...]:
         """The audio shards of a group, several at a time; `stack` closes them."""
+        opened = self.route.shared.shard if self.route.shared else partial(audio_shard, self.route.audio)
         fetches = [
-            self._fetchers.submit(
-                stack.enter_context, audio_shard(self.route.audio, plan.audio_shard, self.route.audio_field)
-            )
+            self._fetchers.submit(stack.enter_context, opened(plan.audio_shard, self.route.audio_field))
             for plan in plans
         ]
         for fetch in fetches:  # also if one fails: none may enter a stack that is closed

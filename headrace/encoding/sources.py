@@ -40,11 +40,26 @@ class AudioShard:
         return sum(clip.seconds for clip in self.clips)
 
 
+@dataclass(frozen=True, slots=True)
+class LocalShard:
+    """The file of an audio shard on a local disk, which was compared with its index.
+
+    Attributes:
+        index: the shard's index.
+        path: the tar.
+    """
+
+    index: ShardIndex
+    path: Path
+
+    def listed(self, field_name: str = "") -> AudioShard:
+        """The shard's samples; see `audio_shard`."""
+        return _listed(self.index, self.path, field_name)
+
+
 @contextmanager
 def audio_shard(storage: Storage, name: str, field_name: str = "") -> Iterator[AudioShard]:
-    """Context with the shard `name` in a local file: the stored file itself on a local disk, else a temporary copy.
-
-    Every byte is read and checked first, so that no latents are computed from damaged audio.
+    """Context with the shard `name` in a local file; see `local_shard`.
 
     Args:
         storage: the folder of audio shards.
@@ -53,6 +68,19 @@ def audio_shard(storage: Storage, name: str, field_name: str = "") -> Iterator[A
 
     Raises:
         ConfigError: the shard has no audio field of this name.
+        NotFoundError, IntegrityError: see `local_shard`.
+    """
+    with local_shard(storage, name) as shard:
+        yield shard.listed(field_name)
+
+
+@contextmanager
+def local_shard(storage: Storage, name: str) -> Iterator[LocalShard]:
+    """Context with a shard in a local file: the stored file itself on a local disk, else a temporary copy.
+
+    Every byte is read and checked first, so that no latents are computed from damaged audio.
+
+    Raises:
         NotFoundError: the tar or its index does not exist.
         IntegrityError: the tar has another size or digest than its index says.
     """
@@ -61,12 +89,12 @@ def audio_shard(storage: Storage, name: str, field_name: str = "") -> Iterator[A
     if local is not None:
         with storage.open(name) as file:
             _check(file, None, index)
-        yield _listed(index, local, field_name)
+        yield LocalShard(index, local)
         return
     with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".tar") as copy:
         target = cast("BinaryIO", copy)
         until_sound(lambda source: _copy(source, name, target, index), storage, f"{storage.uri}/{name}")
-        yield _listed(index, Path(copy.name), field_name)
+        yield LocalShard(index, Path(copy.name))
 
 
 def _copy(storage: Storage, name: str, copy: BinaryIO, index: ShardIndex) -> None:

@@ -107,8 +107,7 @@ class DatasetBuild:
 
     def _follow(self) -> None:
         """Bring up to date what is made from the audio."""
-        for latents in self.config.latents:
-            self._latents(latents)
+        self._latents()
         before = len(self.runner.outcomes)
         self._smoke_test()
         if any(outcome.stops for outcome in self.runner.outcomes[before:]):
@@ -191,29 +190,54 @@ class DatasetBuild:
         self.runner.outcomes.extend(faults)
         return False
 
-    def _latents(self, latents: LatentsConfig) -> None:
-        """Bring a set of latents up to date, whether other sets have failed or not."""
-        audio = self.storage.audio(self.config)
-        snapshot, before = newest_snapshot(audio), len(self.runner.outcomes)
+    def _latents(self) -> None:
+        """Bring the sets of latents up to date, whether others have failed or not; those of audio together."""
+        snapshot = newest_snapshot(self.storage.audio(self.config))
         if snapshot is None:
             return
-        manifests = self._summaries(audio)
-        partitions = {name: found for name, found in snapshot.snapshot.partitions.items() if name in manifests}
-        manifests = {name: manifests[name] for name in partitions}
+        ready = [(one, part) for one in self.config.latents if (part := self._latent_part(one, snapshot)) is not None]
+        work = _work(snapshot.snapshot.partitions)
+        of_audio = [part for one, part in ready if not one.column]
+        if len(of_audio) > 1:
+            self._sets_together(of_audio, work)
+        for one, part in ready:
+            if len(of_audio) < 2 or one.column:
+                self._partitions(part, work)
+            wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
+            if not any(outcome.stops and outcome.key == part.key for outcome in self.runner.outcomes):
+                key = self.keys.latents_index(one.name)
+                self._index(key, part.storage, snapshot.snapshot.catalog, wanted, snapshot.number)
+
+    def _latent_part(self, latents: LatentsConfig, snapshot: NumberedSnapshot) -> "_Part | None":
+        """A set of latents, whose centroids are fitted first; None if they cannot be."""
+        manifests, before = self._summaries(self.storage.audio(self.config)), len(self.runner.outcomes)
+        manifests = {name: manifests[name] for name in snapshot.snapshot.partitions if name in manifests}
         storage = self.storage.latents(self.config, latents.name)
         self._fit_centroids(latents, storage)
         if any(outcome.stops for outcome in self.runner.outcomes[before:]):
-            return
+            return None
         try:
             settings = latent_settings(with_centroids(latents, storage))
         except NotFoundError:  # centroids that `--select` leaves out
-            return
+            return None
         sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
-        wanted = {name: settings.wanted(source) for name, source in sources.items()}
-        self._partitions(_Part(self.keys.latent_shards(latents.name), storage, settings, sources), _work(partitions))
-        catalog = snapshot.snapshot.catalog
-        if not any(outcome.stops for outcome in self.runner.outcomes[before:]):
-            self._index(self.keys.latents_index(latents.name), storage, catalog, wanted, snapshot.number)
+        return _Part(self.keys.latent_shards(latents.name), storage, settings, sources)
+
+    def _sets_together(self, parts: Sequence["_Part"], work: Mapping[str, PartitionSize]) -> None:
+        """Materialize the stale partitions of several sets of latents, each in one run for all sets that lack it."""
+        lacking: dict[str, tuple[dg.AssetKey, ...]] = {}
+        for part in parts:
+            before = self._put_down(part)
+            for name in before.why if before is not None else ():
+                lacking[name] = (*lacking.get(name, ()), part.key)
+        kinds = {name: lacking[name] for name in work if name in lacking}
+        for names in grouped(kinds, list(kinds), len(kinds)):  # a line for each series of the same sets
+            first, *others = kinds[names[0]]
+            sizes = {
+                name: PartitionSize((1 + len(others)) * work[name].num_samples, work[name].seconds) for name in names
+            }
+            with self.progress.stage(", ".join(key.path[-1] for key in (first, *others)), sizes):
+                self._materialize_groups(first, names, others)
 
     def _fit_centroids(self, latents: LatentsConfig, storage: Storage) -> None:
         """Fit the centroids of units, unless they are there: a change of the data does not change them."""
@@ -278,15 +302,8 @@ class DatasetBuild:
             work: partition → its size.
             also: columns that are joined to them, in the same run.
         """
-        if part.key not in self.selected:
-            return
-        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
-        current = unchanged_manifests(part.storage, wanted, self._summaries(part.storage))
-        if current is not None and not self.runner.records.unrecorded(part.key, current):
-            return
-        before = self._before(part)
-        self.ledger.put_down(part.key, part.storage, before, part.sources)
-        if not before.why:
+        before = self._put_down(part)
+        if before is None:
             return
         joined = [other for other in also if other.key in self.selected]
         for other in joined:
@@ -294,9 +311,25 @@ class DatasetBuild:
         with self.progress.stage(
             part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
         ):
-            layout, most = self.config.partitioning().partition_keys(), self.config.runs.partitions_per_run
-            for partitions in grouped(dict.fromkeys(before.why), layout, most):
-                self.runner.materialize_partitions(part.key, partitions, [other.key for other in joined])
+            self._materialize_groups(part.key, before.why, [other.key for other in joined])
+
+    def _materialize_groups(self, key: dg.AssetKey, partitions: Iterable[str], also: Sequence[dg.AssetKey]) -> None:
+        """Materialize partitions in runs of as many as a run may have."""
+        layout, most = self.config.partitioning().partition_keys(), self.config.runs.partitions_per_run
+        for names in grouped(dict.fromkeys(partitions), layout, most):
+            self.runner.materialize_partitions(key, names, also)
+
+    def _put_down(self, part: "_Part") -> ShardsBefore | None:
+        """Record the state of shards in the ledger; None if they are not selected, or up to date and recorded."""
+        if part.key not in self.selected:
+            return None
+        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
+        current = unchanged_manifests(part.storage, wanted, self._summaries(part.storage))
+        if current is not None and not self.runner.records.unrecorded(part.key, current):
+            return None
+        before = self._before(part)
+        self.ledger.put_down(part.key, part.storage, before, part.sources)
+        return before if before.why else None
 
     def _before(self, part: "_Part", with_audio: Collection[str] = ()) -> ShardsBefore:
         """The present state of the shards, with the partitions to build and why.

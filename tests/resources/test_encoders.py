@@ -31,6 +31,17 @@ def test_an_encoder_is_loaded_once_for_each_device(calls):
     assert len(calls) == 6
 
 
+def test_encoders_of_sets_that_are_made_together_stay_loaded(calls):
+    loader = EncoderLoader(["cpu"])
+    first = loader.load(MEL, [CREPE])
+    loader.load(CREPE, [MEL])
+    assert loader.load(MEL, [CREPE]) is first
+    assert len(calls) == 2
+    loader.load(CREPE)  # by itself: the memory of the other is freed
+    loader.load(MEL)
+    assert len(calls) == 3
+
+
 @pytest.mark.parametrize(("keep", "loads"), [(False, 2), (True, 1)])
 def test_a_released_encoder_is_loaded_again_unless_it_is_kept(calls, keep, loads):
     loader = EncoderLoader(["cpu"], keep=keep)

@@ -143,6 +143,18 @@ def test_of_a_partition_whose_latents_are_stale_only_these_are_made(fakes):
     assert stages_of(fakes.read()) == {FIRST: ("mel",)}
 
 
+def test_all_sets_of_latents_that_a_partition_lacks_are_one_run():
+    stages = {
+        name: SimpleNamespace(todo={FIRST}, wanted={}, found={}, current={}, missing={})
+        for name in ("audio", COLUMNS, "mel", "fine")
+    }
+    assert due_work._work(FIRST, stages).num_together == 2  # the sets follow in a run of their own
+    for name in ("audio", COLUMNS):
+        stages[name].todo = set()
+    work = due_work._work(FIRST, stages)
+    assert (work.stages, work.num_together) == (("mel", "fine"), 2)
+
+
 def test_a_partition_that_dagster_has_no_record_of_is_made_again(fakes):
     fakes.unrecorded_names.add((fakes.keys.latent_shards("mel"), FIRST))
     assert stages_of(fakes.read()) == {FIRST: ("mel",)}

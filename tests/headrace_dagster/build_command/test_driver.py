@@ -5,8 +5,8 @@ import shutil
 import dagster as dg
 import pytest
 
+from headrace.assemble import latents_together
 from headrace.errors import BuildError
-from headrace_dagster.assets import latent_shards
 from tests.support.six_tones import run
 
 LATENTS = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("first", "second", "third")]
@@ -16,14 +16,14 @@ LATENTS = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("first", 
 def failing(monkeypatch):
     """Names of sets of latents that fail."""
     names = set()
-    build_partition = latent_shards.build_latent_partition
+    build_partition = latents_together.build_latent_partition
 
     def build_or_fail(partition, settings, encoders, audio, storage, **options):
         if storage.uri.rpartition("/")[2] in names:
             raise BuildError("the encoder is broken")
         return build_partition(partition, settings, encoders, audio, storage, **options)
 
-    monkeypatch.setattr(latent_shards, "build_latent_partition", build_or_fail)
+    monkeypatch.setattr(latents_together, "build_latent_partition", build_or_fail)
     return names
 
 
@@ -34,11 +34,19 @@ def _smoke_tests(instances):
     return [found["not_tested"].value if "not_tested" in found else None for found in metadata]
 
 
+def _sets_of_runs(instances, project):
+    """The sets of latents of each run that makes some, oldest run first."""
+    names = {project.keys.latent_shards(latents["name"]): latents["name"] for latents in LATENTS}
+    runs = [{names[key] for key in one.asset_selection if key in names} for one in instances[-1].get_runs()]
+    return [sets for sets in reversed(runs) if sets]
+
+
 def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(project, failing, capsys, instances):
     failing.add("second")
     project.write_yaml(latents=LATENTS, views={"long": {"where": "duration_seconds > 0"}})
     assert run(project) == 1
     assert "failed tones/second_latent_shards [train-0000]: the encoder is broken" in capsys.readouterr().out
+    assert _sets_of_runs(instances, project)[-1] == {"first", "second", "third"}  # they share their audio
     output = project.output
     for folder in ("audio", "latents/first", "latents/third", "views/long"):
         assert list((output / folder / "snapshots").glob("*.json")), folder
@@ -49,6 +57,7 @@ def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(proj
     assert _smoke_tests(instances) == ["latents second: not up to date"]
     assert run(project) == 1  # what is up to date is not made again
     assert _smoke_tests(instances) == ["latents second: not up to date"]
+    assert _sets_of_runs(instances, project)[-1] == {"second"}
     failing.clear()
     assert run(project) == 0
     assert _smoke_tests(instances) == ["latents second: not up to date", None]
