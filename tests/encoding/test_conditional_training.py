@@ -21,7 +21,7 @@ RATE_HZ, NUM_CODES, MEL = 16_000, 6, {"num_mels": 8}
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """An output: tones whose pitch follows from the caption, half of each silent; units of log-mel; vectors of captions."""
+    """An output of tones whose pitch follows from the caption: units of log-mel, and vectors of captions."""
     root = tmp_path_factory.mktemp("output")
     audio, captions = LocalStorage(root / "audio"), {f"k{i:02d}": list(PITCHES_HZ)[i % 3] for i in range(48)}
     clips = {key: _tone(PITCHES_HZ[caption], 6000 + 300 * i) for i, (key, caption) in enumerate(captions.items())}
