@@ -5,11 +5,12 @@
 Each scan runs in a process of its own, through the kind's own code: it lists the corpus, reads its rows, opens and
 digests each recording, and stores the catalog; a second scan finds nothing changed. The recordings are WAVs of 100
 frames, 1,000 to a file; their headers are not decoded. Memory is what the peak of the process is above that of its
-imports. Prints a table, and writes JSON.
+imports. Prints a table, and writes JSON after each scan, in which the scans of other kinds stay.
 """
 
 import argparse
 import io
+import itertools
 import json
 import os
 import platform
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ from headrace.stores.storage import open_storage
 
 _TO_A_FILE, _PARTITIONS, _FRAMES, _RATE_HZ = 1000, 1000, 100, 8000
 _HEAD = 44
+_SCANS = ("first", "again")
 _INFO = AudioInfo("WAV", "PCM_16", _FRAMES, _RATE_HZ, 1, 16)
 
 
@@ -46,6 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--kinds", nargs="+", choices=_WRITERS, default=list(_WRITERS))
+    parser.add_argument("--scans", nargs="+", choices=_SCANS, default=_SCANS)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results/corpus_memory.json")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -53,16 +56,20 @@ def main() -> None:
         kind, folder = options.child
         print(json.dumps(_scanned(kind, Path(folder))))
         return
-    scans = [scan for kind in options.kinds for count in options.counts for scan in _scans(kind, count)]
-    hardware = {"cpus": os.cpu_count(), "machine": platform.machine(), "load": os.getloadavg()[0]}
-    options.output.write_text(json.dumps({"hardware": hardware, "scans": scans}, indent=1) + "\n")
+    found = json.loads(options.output.read_text()) if options.output.exists() else {}
+    scans = [scan for scan in found.get("scans", []) if scan["kind"] not in options.kinds]
+    for kind, count in itertools.product(options.kinds, options.counts):
+        for scan in _scans(kind, count, options.scans):
+            scans.append({**scan, "load": round(os.getloadavg()[0], 1)})
+            hardware = {"cpus": os.cpu_count(), "machine": platform.machine()}
+            options.output.write_text(json.dumps({"hardware": hardware, "scans": scans}, indent=1) + "\n")
 
 
-def _scans(kind: str, count: int) -> Iterator[dict[str, object]]:
+def _scans(kind: str, count: int, wanted: Sequence[str]) -> Iterator[dict[str, object]]:
     """The first scan of a corpus, and one after it."""
     with tempfile.TemporaryDirectory(prefix="headrace-corpus-") as folder:
         _WRITERS[kind](Path(folder, "corpus"), count)
-        for scan in ("first", "again"):
+        for scan in wanted:
             command = [sys.executable, __file__, "--child", kind, folder]
             printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             found = {"kind": kind, "recordings": count, "scan": scan, **json.loads(printed.splitlines()[-1])}

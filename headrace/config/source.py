@@ -77,6 +77,17 @@ def _listed(value: object) -> object:
     return value
 
 
+def _joined(value: object) -> object:
+    """Several places as one text, which kinds divide at its commas; URLs first, so that the text is a URL."""
+    if not isinstance(value, list | tuple):
+        return value
+    if not (value and all(isinstance(one, str) and one for one in value)):
+        raise ValueError("expected a path or URL, or a list of these")
+    if wrong := next((one for one in value if "," in one), None):
+        raise ValueError(f"{wrong!r}: a path in a list cannot have a comma")
+    return ",".join(sorted(map(checked_uri, value), key=lambda one: "://" not in one))
+
+
 def _checked_pattern(pattern: str) -> str:
     try:
         path_pattern(pattern)
@@ -121,7 +132,7 @@ class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
 
     Attributes:
-        uri: folder or bucket prefix of the recordings.
+        uri: folder or bucket prefix of the recordings; for other kinds than `files` also a list of places.
         metadata: paths, URLs and glob patterns of CSV, TSV, JSON, JSONL or Parquet files, which are one table with a
             column `path`, joined to the recordings; in the YAML also one path.
         table: how the file of the metadata is read.
@@ -146,7 +157,7 @@ class SourceConfig(Section):
         options: settings of this kind.
     """
 
-    uri: Uri
+    uri: Annotated[Uri, BeforeValidator(_joined)]
     metadata: Annotated[tuple[Uri, ...] | None, BeforeValidator(_listed)] = None
     table: TableConfig = TableConfig()
     where: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
@@ -176,6 +187,8 @@ class SourceConfig(Section):
         name = content.get("kind", FILES) if isinstance(content, dict) else FILES
         if not isinstance(name, str):
             return content
+        if name == FILES and isinstance(content, dict) and isinstance(content.get("uri"), list | tuple):
+            raise ValueError("uri: a list is for other kinds than files; name the folder above, and ignore the others")
         content = _with_types_of_rows(content)
         kind = source_kind(name)
         options = _checked_options(name, kind, content.get("options", {}) if isinstance(content, dict) else {})

@@ -32,6 +32,26 @@ def test_settings_that_need_others_are_errors_that_name_both(settings, message):
         SourceConfig(uri="a", **settings)
 
 
+def test_a_list_of_places_is_one_text_with_urls_first():
+    found = SourceConfig(kind="headrace", uri=["/data/a", "s3://bucket/b", "c"])
+    assert found.uri == "s3://bucket/b,/data/a,c"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"uri": ["a", "b"]}, "uri: a list is for other kinds than files"),
+        ({"uri": [], "kind": "nemo"}, "expected a path or URL, or a list of these"),
+        ({"uri": ["a", 1], "kind": "nemo"}, "expected a path or URL, or a list of these"),
+        ({"uri": ["a,b", "c"], "kind": "nemo"}, "'a,b': a path in a list cannot have a comma"),
+        ({"uri": ["ftp://a", "c"], "kind": "nemo"}, "unknown URL scheme 'ftp'"),
+    ],
+)
+def test_other_lists_of_places_are_errors(settings, message):
+    with pytest.raises(ValidationError, match=message):
+        SourceConfig(**settings)
+
+
 def test_the_first_field_is_the_recording_and_paths_and_keys_are_text():
     rows = {"uri": "a", "metadata": "m.csv", "samples": "rows"}
     fields = SourceConfig(**rows, fields={"mix": "m", "voice": "v"}, columns={"key": "id"})

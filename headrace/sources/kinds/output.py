@@ -3,7 +3,8 @@
 A recording is the audio of a sample, read in place. Its path, such as `train-0003/000012/KEY.flac`, has the partition
 and the number of its shard, which stay when other samples of the shard change. The sample's provenance is the column
 `provenance`. Columns are those of the metadata, and those of all other sets that fit the snapshot: `NAME`, or
-`NAME_SET` where the metadata or several sets have the name.
+`NAME_SET` where the metadata or several sets have the name. Several outputs are one source
+(`headrace.sources.kinds.merged_outputs`), in which a path begins with the name of its output.
 """
 
 import functools
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -33,8 +35,9 @@ from headrace.locate.outputs import AUDIO, COLUMNS, folders_of_output, table_of_
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.kinds.merged_outputs import MergedItems
 from headrace.sources.listing import FileStamp
-from headrace.sources.named_files import absolute, opened
+from headrace.sources.named_files import absolute, is_url, opened, pieces
 from headrace.stores.storage import Storage, open_storage
 
 _KEPT_INDEXES = 256
@@ -49,11 +52,13 @@ class OutputOptions(Section):
         snapshot: number of the audio snapshot; None for the newest, or the newest of the view.
         view: name of a view; samples that it does not choose are no recordings. Each other one is one recording.
         split: one split; None for all.
+        prefix: whether a sample of one of several outputs has the name of its output before its key.
     """
 
     snapshot: Annotated[int, Field(ge=1)] | None = None
     view: str | None = None
     split: str | None = None
+    prefix: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,14 @@ class OutputItems:
         number: the audio snapshot.
         view: the number of the view's snapshot; None without a view.
         options: see `OutputOptions`.
+        name: first part of the paths; empty for the only output.
     """
 
     root: str
     number: int
     view: int | None
     options: OutputOptions
+    name: str = ""
 
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
@@ -81,7 +88,7 @@ class OutputItems:
 
     def place(self, path: str, stamp: FileStamp) -> Place:  # noqa: ARG002 - shards never change
         """See `Items.place`."""
-        match = _PATH.fullmatch(path)
+        match = _PATH.fullmatch(path.removeprefix(self._before))
         shard = self._shards.get(match[1]) if match else None
         if match is None or shard is None:
             raise NotFoundError(f"{path}: snapshot {self.number} of {self.root} has no such shard")
@@ -106,12 +113,20 @@ class OutputItems:
                     told = {"id": index.key(row), **_paths(place, index, row), "provenance": provenance}
                     yield {**told, **own_columns(own, _TAKEN)}
 
+    def has(self, key: str) -> bool:
+        """Whether a chosen sample has this key."""
+        return any(index.find(key) in rows for _, _, index, rows in self._chosen())
+
     def tables(self) -> Sequence[str]:
         """See `Items.tables`: the snapshots, which name everything else by its digest."""
         found = [f"{self.root}/{AUDIO}/{snapshot_path(self.number)}"]
         if self.view is not None:
             found.append(f"{self.root}/{VIEWS}/{self.options.view}/{snapshot_path(self.view)}")
         return found + [f"{one.storage.uri}/{snapshot_path(one.snapshot.number)}" for one in self._sets.values()]
+
+    @property
+    def _before(self) -> str:
+        return f"{self.name}/" if self.name else ""
 
     @property
     def _output(self) -> Storage:
@@ -164,7 +179,12 @@ class OutputItems:
         for place, shard in self._shards.items():
             index = _index(self._audio.uri, shard)
             rows = range(len(index))
-            yield place, shard, index, [row for row in rows if counts is None or counts.get((place, row))]
+            yield (
+                f"{self._before}{place}",
+                shard,
+                index,
+                [row for row in rows if counts is None or counts.get((place, row))],
+            )
 
     def _counts(self, number: int) -> dict[tuple[str, int], int]:
         """Place of a shard, and number of a sample in it → how often the view takes it, if at least once."""
@@ -217,11 +237,35 @@ def _paths(place: str, index: ShardIndex, row: int) -> dict[str, str | None]:
 
 
 def _open(uri: str, options: OutputOptions, _exclude: Sequence[str]) -> ItemCorpus:
-    root = absolute(uri)
+    roots = _roots(uri)
+    if len(roots) == 1:
+        return ItemCorpus(uri, _items(roots[0], options))
+    if options.snapshot is not None:
+        raise ConfigError("source.options.snapshot: it is the number of one output, and source.uri names several")
+    names = [root.rpartition("/")[2] for root in roots]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        same = " and ".join(root for root, name in zip(roots, names, strict=True) if name == twice)
+        raise ConfigError(f"source.uri: {same} have one name, with which paths begin; rename the folder of one")
+    outputs = (_items(root, options, name) for root, name in zip(roots, names, strict=True))
+    return ItemCorpus(uri, MergedItems(tuple(outputs), is_prefixed=options.prefix))
+
+
+def _roots(uri: str) -> list[str]:
+    """The outputs that `source.uri` names, with commas between them."""
+    if Path(whole := absolute(uri)).exists():
+        return [whole]
+    parts = pieces(uri)
+    if is_url(uri) and (wrong := next((part for part in parts if not is_url(part) and not part.startswith("/")), None)):
+        raise ConfigError(f"source.uri: {wrong}: write an absolute path, as other outputs are URLs")
+    return [absolute(part) for part in parts]
+
+
+def _items(root: str, options: OutputOptions, name: str = "") -> OutputItems:
+    """The samples of an output. Raises `ConfigError` if it lacks the snapshot, view or split."""
     storage = open_storage(root)
     numbers = snapshot_numbers(storage.at(AUDIO))
     if not numbers:
-        raise ConfigError(f"source.uri {uri}: expected an output of Headrace with a snapshot of audio; build it first")
+        raise ConfigError(f"source.uri {root}: expected an output of Headrace with a snapshot of audio; build it first")
     if options.view is None:
         number, view = options.snapshot or numbers[-1], None
     else:
@@ -229,8 +273,9 @@ def _open(uri: str, options: OutputOptions, _exclude: Sequence[str]) -> ItemCorp
         number = found.audio_snapshot
     snapshot = read_snapshot(storage.at(AUDIO), number).snapshot
     if options.split is not None and options.split not in snapshot.splits:
-        raise ConfigError(f"source.options.split: no split {options.split!r}; it has {', '.join(snapshot.splits)}")
-    return ItemCorpus(uri, OutputItems(root, number, view, options))
+        has = ", ".join(snapshot.splits)
+        raise ConfigError(f"source.options.split: {root} has no split {options.split!r}; it has {has}")
+    return OutputItems(root, number, view, options, name)
 
 
 def _view_of(storage: Storage, options: OutputOptions) -> tuple[int, ViewSnapshot]:

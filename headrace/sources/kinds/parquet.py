@@ -31,11 +31,12 @@ _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
 _KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _CHUNK_BYTES = 32 << 20
+_ROOM_BYTES = 1 << 20  # that a kept chunk counts at least: 64 chunks are more than threads work in
 _ROWS = 1000
 _BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
 _reading = threading.Lock()  # several threads that want one chunk read it once
 _numbers = Kept[NameIndex](lambda index: index.num_bytes)
-_chunks = Kept[tuple[bytes | None, ...]](lambda chunk: sum(len(value or b"") for value in chunk))
+_chunks = Kept[tuple[bytes | None, ...]](lambda chunk: max(_ROOM_BYTES, sum(len(value or b"") for value in chunk)))
 
 
 class ParquetOptions(Section):

@@ -1,4 +1,4 @@
-"""Reads the rows and bytes of each row group from the footer of a Parquet file, which polars does not give.
+"""Reads the rows and bytes of each row group from the footer of a Parquet file, which polars does not report.
 
 The footer is a struct in Thrift's compact protocol. Its fields are numbered:
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift

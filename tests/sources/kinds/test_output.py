@@ -66,6 +66,26 @@ class TestOutput(KindBuilds, CorpusContract):
             assert sample["metadata"]["headrace"]["source"].endswith(f"/{key}.flac")
 
 
+class TestSeveralOutputs(TestOutput):
+    """The recordings of even numbers are in one output, the others in another one, which is in a list of a YAML."""
+
+    def uri(self, folder):
+        return f"{folder / 'even'},{folder / 'odd'}"
+
+    def source(self, folder):
+        return {**super().source(folder), "uri": [str(folder / "even"), str(folder / "odd")]}
+
+    def write(self, folder):
+        self.form = folder_and_table(folder / "first")
+        self.rebuild(folder)
+
+    def rebuild(self, folder):
+        for parity, name in enumerate(("even", "odd")):
+            chosen = ", ".join(f"'utt-{number}'" for number in range(parity, NUM_UTTERANCES, 2))
+            source = {**self.form, "where": f"id IN ({chosen})"}
+            build(folder / f"made-{name}", source, output={"uri": str(folder / name)})
+
+
 @pytest.fixture
 def output(tmp_path):
     """An output with two snapshots and a view of the second one, which takes every second sample."""
