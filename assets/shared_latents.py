@@ -22,7 +22,7 @@ from headrace_dagster.resources.storage import StorageResource
 
 @dataclass(slots=True)
 class SharedLatents:
-    """Sets of latents that the present run has made.
+    """Results of the present run for the sets of a data set.
 
     Attributes:
         dataset: the data set.
@@ -60,7 +60,7 @@ class SharedLatents:
             self._made[one.name, partition] = latent_settings(one), made[one.name]
 
     def take(self, run_id: str, partition: str, latents: LatentsConfig) -> BuiltOrError | None:
-        """The result of an earlier step of the run for a set with these settings, once; None for nothing."""
+        """Result of an earlier step of the run for a set with these settings, once; None if no step made it."""
         if run_id != self._run_id:
             return None
         settings, made = self._made.pop((latents.name, partition), (None, None))

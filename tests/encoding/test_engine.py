@@ -123,3 +123,15 @@ def test_a_disk_that_is_full_ends_every_thread_too(tmp_path: Path, monkeypatch: 
         latents.build(batch_seconds=0.1)
     assert caught.value.__traceback__ is not None
     assert _new_threads(before) == []
+
+
+def test_torch_has_its_threads_again_when_the_last_of_engines_that_overlap_ends():
+    from headrace.encoding.engine import _TORCH_THREADS
+
+    before = torch.get_num_threads()
+    with _TORCH_THREADS.kept():
+        torch.set_num_threads(before + 1)
+        with _TORCH_THREADS.kept():
+            assert _TORCH_THREADS.number == before  # an engine that begins now has as many as the first
+        assert torch.get_num_threads() == before + 1
+    assert torch.get_num_threads() == _TORCH_THREADS.number == before

@@ -3,6 +3,7 @@
 import dagster as dg
 import pytest
 
+from headrace.assemble import latents_together
 from headrace.assemble.waves import RunPatience
 from headrace.errors import BuildError
 from headrace.format.manifests.manifests import newest_manifest
@@ -69,7 +70,8 @@ def test_latents_that_fail_keep_neither_snapshots_nor_views_nor_the_report_from_
             raise BuildError("the encoder is broken")
         return build_partition(partition, settings, encoders, audio, storage, **options)
 
-    monkeypatch.setattr(latent_shards, "build_latent_partition", build_or_fail)
+    for module in (latents_together, latent_shards):  # with others, and alone
+        monkeypatch.setattr(module, "build_latent_partition", build_or_fail)
     monkeypatch.setattr(daemons, "_PATIENCE", RunPatience(()))
     sets = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("broken", "mel")]
     daemon.project.write_yaml(latents=sets, views={"long": {"where": "duration_seconds > 0"}})

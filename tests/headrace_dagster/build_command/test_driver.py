@@ -7,6 +7,7 @@ import pytest
 
 from headrace.assemble import latents_together
 from headrace.errors import BuildError
+from headrace_dagster.assets import latent_shards
 from tests.support.six_tones import run
 
 LATENTS = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("first", "second", "third")]
@@ -23,7 +24,8 @@ def failing(monkeypatch):
             raise BuildError("the encoder is broken")
         return build_partition(partition, settings, encoders, audio, storage, **options)
 
-    monkeypatch.setattr(latents_together, "build_latent_partition", build_or_fail)
+    for module in (latents_together, latent_shards):  # with others, and alone
+        monkeypatch.setattr(module, "build_latent_partition", build_or_fail)
     return names
 
 
