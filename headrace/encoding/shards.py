@@ -143,7 +143,7 @@ class ShardEncoding:
         ):
             self._fetchers = fetchers
             if shared:
-                shared.begin([(plan.audio_shard, plan.place.sequence) for plan in plans])
+                shared.begin({plan.audio_shard: plan.place.sequence for plan in plans})
             groups = map_in_order(opener, self._open, plan_groups(plans, self.encoder, self.engine), window=1)
             opened = self.engine.meter.waits.each("opening", groups)
             results = self.engine.run(self._jobs(opened), shared.read if shared else None)

@@ -183,7 +183,7 @@ def test_the_encoder_is_released_if_the_last_partition_fails_before_its_work(dae
 
     monkeypatch.setattr(latent_assets, "pass_shards", hold_back_the_last)
     assert not daemon.run(daemon.tick("stale_partitions")[0]).success
-    assert [loader._loaded for loader in loaders] == [None]
+    assert [loader._loaded for loader in loaders] == [[]]
 
 
 @pytest.mark.parametrize(("severity", "is_failure"), [("WARN", False), ("ERROR", True)])
