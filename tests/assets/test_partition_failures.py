@@ -174,7 +174,7 @@ def test_a_failed_run_of_several_is_forgotten_once_all_of_it_was_made(daemon, mo
 
 def test_the_encoder_is_released_if_the_last_partition_fails_before_its_work(daemon, monkeypatch):
     loaders, loading, gate = set(), EncoderLoader.load, latent_assets.pass_shards
-    monkeypatch.setattr(EncoderLoader, "load", lambda self, config: loaders.add(self) or loading(self, config))
+    monkeypatch.setattr(EncoderLoader, "load", lambda self, *given: loaders.add(self) or loading(self, *given))
 
     def hold_back_the_last(instance, key, partitions):
         if partitions == [LAYOUT[3]]:
@@ -183,7 +183,7 @@ def test_the_encoder_is_released_if_the_last_partition_fails_before_its_work(dae
 
     monkeypatch.setattr(latent_assets, "pass_shards", hold_back_the_last)
     assert not daemon.run(daemon.tick("stale_partitions")[0]).success
-    assert [loader._loaded for loader in loaders] == [None]
+    assert [loader._loaded for loader in loaders] == [[]]
 
 
 @pytest.mark.parametrize(("severity", "is_failure"), [("WARN", False), ("ERROR", True)])
