@@ -123,7 +123,7 @@ def _api_pages() -> Iterator[tuple[str, str]]:
 
 def _public() -> Iterator[tuple[str, str]]:
     sys.path.insert(0, str(ROOT))
-    yield from importlib.import_module("headrace")._HOMES.items()
+    yield from vars(importlib.import_module("headrace"))["_HOMES"].items()
 
 
 def _settings(sources: Path, pages: dict[str, str], api: list[str]) -> dict[str, object]:
