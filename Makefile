@@ -14,7 +14,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow drills writers test-gpu check format mutants bench decoder venv docs release constraints clean
+.PHONY: help demo ui test test-slow drills writers test-gpu check format readers mutants bench decoder venv docs release constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,9 @@ format: $(STAMP)  ## Format, and fix what lint can fix
 	  --only-binary :all: --no-binary yattag --editable ".[mutants]"
 	@touch $@
 
+readers: $(STAMP)  ## Read each form of export with the package that it is for: benchmarks/results/readers.json
+	$(BIN)/python -m tools.read_exports
+
 mutants: .venv/.mutants  ## Mutation testing: SAMPLE=40 and MODULES=headrace/format limit it (CONTRIBUTING.md)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 nice -n 15 $(BIN)/python -m tools.run_mutants \
 	  $(if $(SAMPLE),--sample $(SAMPLE)) --results benchmarks/results/mutants.json $(MODULES)
@@ -99,14 +102,19 @@ bench: $(STAMP)  ## Benchmarks: each prints a table and writes JSON
 	  echo "== $$benchmark"; $(BIN)/python "$$benchmark"; \
 	done
 
-docs: $(STAMP)  ## API pages from the docstrings: build/docs/index.html
+.venv/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --only-binary :all: --editable ".[docs]"
+	@touch $@
+
+docs: .venv/.docs  ## The site of the documentation, with API pages and a search: build/docs/index.html
 	$(BIN)/python tools/make_docs.py
 
 release:  ## Build the wheel and the sdist of the committed files, and check them: build/release/dist
 	PYTHON="$(PYTHON)" tools/check-release
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
-	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants"
+	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants,docs"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history
 	rm -rf .venv .venv-constraints .venv.lock data *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

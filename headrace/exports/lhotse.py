@@ -1,6 +1,7 @@
 """Exports Lhotse Shar: `recording.000000.tar` with audio and recording manifests, in step with `cuts.000000.jsonl.gz`.
 
-Several splits are a folder each.
+Each split is a folder of its own, also a single one: Lhotse takes every file in a folder for a field, so the mark of
+the export must not be beside them.
 """
 
 import gzip
@@ -44,11 +45,11 @@ class LhotseExporter:
         return Written(self._tars.num_tars)
 
     def _path(self, split: str, number: int) -> str:
-        return f"{self._fields.folder(split)}recording.{number:06d}.tar"
+        return f"{split}/recording.{number:06d}.tar"
 
     def _end(self, tar: WrittenTar) -> None:
         """Write the cuts of a tar that is complete."""
-        path = f"{self._fields.folder(tar.split)}cuts.{tar.number:06d}.jsonl.gz"
+        path = f"{tar.split}/cuts.{tar.number:06d}.jsonl.gz"
         self._folder.write(path, gzip.compress(b"".join(self._lines), mtime=0))
         self._lines = []
 

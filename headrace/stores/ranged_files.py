@@ -18,6 +18,7 @@ from headrace.stores import web_objects
 from headrace.stores.contents import PIECE_BYTES
 
 T = TypeVar("T")
+_TAIL_BYTES = 12_288  # the last member, and what tar programs fill an archive up with
 
 
 class RawFile(io.RawIOBase):
@@ -98,7 +99,8 @@ def opened_by_ranges(storage: RangedStore, path: str, piece_bytes: int) -> Binar
 def opened_sparsely(storage: RangedStore, path: str, piece_bytes: int) -> BinaryIO:
     """An object as a seekable file of which small parts are read, some of them several times.
 
-    A request is for a piece of this size from the wanted byte on, or for more where more is read at once.
+    A request is for a piece of this size from the wanted byte on, or for more where more is read at once, or near the
+    end of the object, where a tar has blocks of zeros.
     """
     return io.BufferedReader(_SparseFile(storage, path, piece_bytes), piece_bytes)
 
@@ -147,7 +149,8 @@ class _SparseFile(_RangedFile):
         if stop - start > self._piece_bytes:
             return super().read_at(start, stop)
         known = self._starts[place] if place < len(self._starts) else self._size
-        piece = self._pieces[start] = super().read_at(start, min(start + self._piece_bytes, known))
+        end = self._size if self._size - start <= _TAIL_BYTES else start + self._piece_bytes
+        piece = self._pieces[start] = super().read_at(start, min(end, known))
         self._starts.insert(place, start)
         return piece[: stop - start]
 

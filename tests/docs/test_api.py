@@ -1,16 +1,69 @@
-"""The API pages are written from the docstrings without a warning."""
+"""The site of the documentation is made without a warning, with API pages and a search."""
 
+import importlib.util
+import json
+import re
 import subprocess
 import sys
+import sysconfig
+import tomllib
+from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+from headrace_dagster.build_command.repository import REPOSITORY_ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-def test_the_pages_are_written_without_a_warning(tmp_path):
-    command = [sys.executable, "tools/make_docs.py", str(tmp_path)]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert made.returncode == 0, made.stdout + made.stderr
-    assert "StreamingDataset" in (tmp_path / "headrace.html").read_text()
-    assert (tmp_path / "headrace_dagster.html").exists()
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """A Python interpreter with the extra `docs`: this one, or that of an environment on top of it."""
+    if all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings_handlers")):
+        return Path(sys.executable)
+    folder = tmp_path_factory.mktemp("docs")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (site / "ours.pth").write_text(sysconfig.get_path("purelib"))
+    extra = tomllib.loads((REPOSITORY_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+    options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-c", "constraints.txt"]
+    subprocess.run([folder / "bin/python", "-m", "pip", "install", *options, *extra], cwd=REPOSITORY_ROOT, check=True)
+    return folder / "bin/python"
+
+
+@pytest.fixture(scope="module")
+def site(python, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "pages"
+    command = [python, "tools/make_docs.py", folder]
+    made = subprocess.run(command, cwd=REPOSITORY_ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stdout[-3000:] + made.stderr[-3000:]
+    return folder
+
+
+def test_every_page_and_every_public_name_is_in_the_site_and_in_its_search(site):
+    for page in (REPOSITORY_ROOT / "docs").glob("*.md"):
+        assert (site / page.stem / "index.html").exists()
+    listed = json.loads((site / "search/search_index.json").read_text())["docs"]
+    places = {one["location"] for one in listed}
+    assert "api/#headrace.streaming.dataset.StreamingDataset" in places
+    assert {"api/headrace.stores/", "api/headrace_dagster.component/", "order/", "trainers/"} <= places
+
+
+def test_pages_show_their_images_and_load_nothing_from_another_host(site):
+    home = (site / "index.html").read_text()
+    for image in re.findall(r'<img [^>]*src="([^"]+)"', home):
+        assert (site / image).exists()
+    assert "images/asset-graph.png" in home
+    assert not re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="https?://', home)
+    assert (site / "images/report.png").exists()
+
+
+def test_a_link_that_leads_nowhere_is_an_error(python, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; sys.path.insert(0, 'tools'); import make_docs\n"
+        "make_docs._api_pages = lambda: iter([('api/index.md', '# API\\n\\n[lost](nowhere.md)\\n')])\n"
+        f"sys.exit(make_docs.main(Path({str(tmp_path / 'pages')!r})))"
+    )
+    made = subprocess.run([python, "-c", code], cwd=REPOSITORY_ROOT, capture_output=True, text=True, check=False)
+    assert made.returncode == 1
+    assert "nowhere.md" in made.stdout + made.stderr

@@ -65,7 +65,7 @@ class TestLhotse(Contract):
     to = "lhotse"
 
     def read(self, folder, split):
-        return export_readers.shar(folder / split if (folder / split).is_dir() else folder)[0]
+        return export_readers.shar(folder / split)[0]
 
 
 class TestEnergon(Contract):

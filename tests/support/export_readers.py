@@ -43,6 +43,7 @@ def lines(blob):
 
 def shar(folder):
     """Read as Lhotse reads Shar: cuts beside the pairs of a tar, whose names are the ids of the cuts."""
+    assert {path.name.split(".")[0] for path in folder.iterdir()} == {"cuts", "recording"}  # every file is a field's
     found, cuts = [], []
     for path in sorted(folder.glob("cuts.*.jsonl.gz")):
         number = path.name.split(".")[1]

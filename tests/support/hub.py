@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -37,6 +38,8 @@ class Hub:
         asked: method, path and headers of the requests to the Hub.
         sent: the same of the requests to the other host.
         revoked: signatures that are rejected before they expire.
+        latency: seconds before each answer.
+        num_bytes: bytes of answers to ranges.
     """
 
     folder: Path
@@ -49,6 +52,8 @@ class Hub:
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     sent: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     revoked: set[str] = field(default_factory=set)
+    latency: float = 0.0
+    num_bytes: int = 0
 
     def commit_of(self, revision: str) -> str | None:
         """The commit of a revision; None if there is no such revision."""
@@ -88,6 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
+        time.sleep(self.hub.latency)
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -97,12 +103,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _file(self, path: Path, **headers: str) -> None:
-        blob = path.read_bytes()
         if (span := self.headers.get("Range")) is None:
-            return self._send(200, blob, **headers)
+            return self._send(200, path.read_bytes(), **headers)
         start, stop = map(int, span.removeprefix("bytes=").split("-"))
-        part = blob[start : stop + 1]
-        said = f"bytes {start}-{start + len(part) - 1}/{len(blob)}"
+        with path.open("rb") as file:
+            file.seek(start)
+            part = file.read(stop + 1 - start)
+        self.hub.num_bytes += len(part)
+        said = f"bytes {start}-{start + len(part) - 1}/{path.stat().st_size}"
         return self._send(206, part, Content_Range=said, **headers)
 
 
@@ -185,4 +193,9 @@ class _OfBytes(_Handler):
 
 
 def _digest(path: Path) -> str:
+    return _digest_at(path, path.stat().st_mtime_ns)
+
+
+@cache
+def _digest_at(path: Path, _time_ns: int) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,126 @@
+"""Measures tars of others on a server that answers as the Hub does, 50 ms after each request.
+
+    python benchmarks/hub.py [--tars 50] [--samples 40] [--latency 0.05] [--json PATH]
+
+The server is a process of its own on this machine. A sample is FLAC of 250 kB and JSON. Measured are: `headrace index
+--into` without columns (requests at a time are tars at a time), its bytes as a share of those of the tars, and its time
+as a multiple of samples of a tar · latency; for one tar alone, and for all tars at once. Then the time from
+`StreamingDataset(…)`, with that index, to its first batch in shuffled order, whose audio is compared with the files.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the test data
+
+from headrace import StreamingDataLoader, StreamingDataset
+from headrace.upkeep.tar_indexes import index_tars
+from tests.support.foreign_tars import flac, members
+from tests.support.hub import COMMITS, hub_server
+from tests.support.tars import tar_of
+
+_FRAMES = 126_000  # of noise: 250 kB of FLAC
+_DIFFERENT = 8  # FLAC files; the tars have them again under other keys
+_BATCH = 8
+
+
+def main() -> None:
+    """Print the results and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tars", type=int, default=50)
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--latency", type=float, default=0.05)
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/results/hub.json"))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        written = write(folder / "hub" / COMMITS[0] / "data", given.tars, given.samples)
+        ours, theirs = multiprocessing.Pipe()
+        server = multiprocessing.get_context("spawn").Process(
+            target=serve, args=(folder / "hub", given.latency, theirs), daemon=True
+        )
+        server.start()
+        os.environ |= {"HF_ENDPOINT": ours.recv(), "HF_TOKEN": "hf_x"}
+        results = measured(folder, given, written, ours)
+        server.terminate()
+    machine = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    results = {"machine": machine, "tars": given.tars, "samples": given.samples, "latency": given.latency} | results
+    print(json.dumps(results, indent=1))
+    given.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def write(folder: Path, num_tars: int, num_samples: int) -> int:
+    """Write the tars. Returns the bytes of one."""
+    folder.mkdir(parents=True)
+    for tar in range(num_tars):
+        files = {}
+        for sample in range(num_samples):
+            number = tar * num_samples + sample
+            files[f"s{number:05d}.flac"] = flac(number % _DIFFERENT, _FRAMES)
+            files[f"s{number:05d}.json"] = members(number)[f"s{number:03d}.json"]
+        (folder / f"train-{tar:03d}.tar").write_bytes(tar_of(files))
+    return (folder / "train-000.tar").stat().st_size
+
+
+def serve(folder: Path, latency: float, asked: Connection) -> None:
+    """Serve until the end; answers each message with the bytes that were sent since the last one."""
+    with hub_server(folder) as hub:
+        asked.send(hub.urls[0])
+        hub.latency, hub.page = latency, 1000
+        while True:
+            asked.recv()
+            asked.send(hub.num_bytes)
+            hub.num_bytes = 0
+
+
+def measured(folder: Path, given: argparse.Namespace, tar_bytes: int, server: Connection) -> dict[str, Any]:
+    """The figures."""
+
+    def sent() -> int:
+        server.send(None)
+        number: int = server.recv()
+        return number
+
+    floor = given.samples * given.latency
+    found: dict[str, Any] = {}
+    for name, pattern, num_tars in (("one", "train-000.tar", 1), ("all", "train-*.tar", given.tars)):
+        sent()
+        begun = time.perf_counter()
+        index_tars(f"hf://datasets/birds/songs/data/{pattern}", num_threads=num_tars, into=str(folder / name))
+        seconds = time.perf_counter() - begun
+        found[f"index_{name}"] = {
+            "seconds": round(seconds, 2),
+            "of_samples_times_latency": round(seconds / floor, 2),
+            "share_of_bytes": round(sent() / (num_tars * tar_bytes), 5),
+        }
+    begun = time.perf_counter()
+    dataset = StreamingDataset(remote=str(folder / "all"), local=str(folder / "cache"), batch_size=_BATCH, shuffle=True)
+    batch = next(iter(StreamingDataLoader(dataset)))
+    found["first_batch_seconds"] = round(time.perf_counter() - begun, 2)
+    found["first_batch_bytes"] = sent()
+    local = StreamingDataset(remote=str(folder / "hub" / COMMITS[0] / "data"), batch_size=_BATCH, shuffle=True)
+    found["is_exact"] = all(
+        bool((local[number_of(key)]["audio"] == audio[:, : len(local[number_of(key)]["audio"][0])]).all())
+        for key, audio in zip(batch["keys"], batch["audio"], strict=True)
+    )
+    shutil.rmtree(folder / "cache")
+    return found
+
+
+def number_of(key: str) -> int:
+    """The number of a sample."""
+    return int(key[1:])
+
+
+if __name__ == "__main__":
+    main()
