@@ -15,7 +15,7 @@ from tests.support.leases import LEASES
 from tests.support.s3 import one_write_at_a_time
 from tests.support.undrawn import nothing_drawn
 
-collect_ignore = ["readers/clusters", "readers/exports"]  # scripts that run in other environments
+collect_ignore = ["readers/clusters", "readers/exports", "readers/writers"]  # scripts that run in other environments
 
 # A busy machine is not an error, so no example is too slow. All runs use the same examples, so none fails by chance:
 # look for new ones with `pytest --hypothesis-profile=random`. Mutants are found with 25 of them (tools/mutant_runs.py).

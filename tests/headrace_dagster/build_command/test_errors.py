@@ -25,7 +25,7 @@ def test_an_unusable_home_is_reported_without_a_traceback(project, home, capsys)
     [
         (
             {"kind": "nope"},
-            ".kind: expected one of crepe, custom, fbank, kmeans, log_mel, onnx, transformers; found 'nope'",
+            ".kind: expected one of crepe, custom, fbank, kmeans, log_mel, onnx, text, transformers; found 'nope'",
         ),
         ({"kind": "log_mel", "hops": 3}, ": encoder log_mel: unknown setting 'hops'"),
     ],
