@@ -129,7 +129,7 @@ def _comparable(daemon, name):
                 {
                     entry: str(value.value).replace(folder, "")
                     for entry, value in event.metadata.items()
-                    if not entry.endswith(("real_time", "busy_share"))
+                    if not entry.endswith(("real_time", "busy_share")) and not entry.startswith("waited_for")
                 },
             )
             for event in events
