@@ -17,7 +17,7 @@ from headrace.assemble.audio_counts import AudioCounts
 from headrace.assemble.encoding_tasks import TASK_SECONDS, EncodingTask, spans_of_passes, tasks_of, tasks_of_fields
 from headrace.assemble.plan import ShardPlan, plan_shards
 from headrace.assemble.publishing import Publisher
-from headrace.assemble.recording_encoder import Encoded, RecordingEncoder
+from headrace.assemble.recording_encoder import Encoded, RecordingEncoder, all_encoded
 from headrace.assemble.samples import Planned, ordered_samples, planned_samples, rejection_key, sample_json, sample_key
 from headrace.assemble.shard_settings import ShardSettings
 from headrace.assemble.span_passes import EncodedSpan, SpanPasses
@@ -267,7 +267,7 @@ class _AudioRecipe:
             writer = stack.enter_context(ShardWriter(self.storage, place))
             for task in self._tasks(plan):
                 for (recording, segment), encoded in zip(task.samples, _by_sample(task, results), strict=True):
-                    found = _all_encoded(recording, encoded)
+                    found = all_encoded(recording, encoded)
                     added = found if isinstance(found, AudioError) else self._add(writer, recording, segment, found)
                     if isinstance(added, AudioError):
                         path, key = _name(recording)
@@ -381,21 +381,6 @@ def _each(result: Encoded, count: int) -> Sequence[EncodedSpan]:
 def _name(recording: Recording) -> tuple[str, str]:
     """Path and key that name a recording in rejections."""
     return recording.path, rejection_key(recording)
-
-
-def _all_encoded(recording: Recording, results: Sequence[EncodedSpan]) -> list[EncodedSegment] | AudioError:
-    """The audio of each field of a sample; or the first error, with the name of the field if the fields are named."""
-    encoded = [result for result in results if not isinstance(result, AudioError)]
-    for number, result in enumerate(results):
-        if isinstance(result, AudioError):
-            for other in encoded:
-                if not isinstance(other.payload, bytes):
-                    other.payload.close()
-            if not recording.fields:
-                return result
-            file = recording.fields[number]
-            return AudioError(result.reason, f"audio field {file.name!r}, {file.path}: {result}")
-    return encoded
 
 
 def _places(shards: Sequence[ShardEntry], planned: Sequence[Sequence[PlannedKey]]) -> dict[int, list[str]]:

@@ -8,7 +8,7 @@ from typing import BinaryIO, TypeVar
 
 from headrace.assemble.encoding_tasks import EncodingTask
 from headrace.assemble.span_passes import EncodedSpan
-from headrace.audio import AudioFormat, decode_spans, encode_segments, prove, proves
+from headrace.audio import AudioFormat, EncodedSegment, decode_spans, encode_segments, prove, proves
 from headrace.catalog.rows.recordings import Recording
 from headrace.errors import AudioError, BuildError, FileChangedError
 from headrace.sources.listing import NO_CTIME, FileStamp
@@ -111,3 +111,18 @@ class RecordingEncoder:
                 if digested.digest != recording.sha256:
                     raise
             return stack.enter_context(self.source.open(recording.path, bare))
+
+
+def all_encoded(recording: Recording, results: Sequence[EncodedSpan]) -> list[EncodedSegment] | AudioError:
+    """The audio of each field of a sample; or the first error, with the name of the field if the fields are named."""
+    encoded = [result for result in results if not isinstance(result, AudioError)]
+    for number, result in enumerate(results):
+        if isinstance(result, AudioError):
+            for other in encoded:
+                if not isinstance(other.payload, bytes):
+                    other.payload.close()
+            if not recording.fields:
+                return result
+            file = recording.fields[number]
+            return AudioError(result.reason, f"audio field {file.name!r}, {file.path}: {result}")
+    return encoded

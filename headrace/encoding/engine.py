@@ -125,7 +125,7 @@ class Engine:
         info, on_cuda = self.encoders[0].info, any(device.startswith("cuda") for device in self.devices)
         return plan_batches(
             windows,
-            self.budget_frames,
+            self.meter.budget.num_frames,
             info.padded_to,
             length_step=info.length_step,
             rounded_within=info.window if on_cuda and not info.length_step else 0,

@@ -76,6 +76,24 @@ def test_rows_count_for_what_the_encoder_pads_them_to(tmp_path: Path) -> None:
     assert built.stats.padding_share == pytest.approx(0.8)
 
 
+def test_memory_runs_out_once_in_a_process(tmp_path: Path) -> None:
+    """The next partition is planned in batches of the size that fits."""
+
+    class Small(Watched):
+        def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+            found = super().encode(batch, lengths)
+            if len(batch) > 3:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return found
+
+    encoder = Small()
+    first = _latents(tmp_path / "first", encoder).build(batch_seconds=1.0)
+    encoder.sizes.clear()
+    second = _latents(tmp_path / "second", encoder).build(batch_seconds=1.0)
+    assert (first.stats.halvings, second.stats.halvings) == (1, 0)
+    assert encoder.sizes == [3, 1, 3]
+
+
 @pytest.mark.parametrize("name", ["whisper", "ast", "hubert"])
 @pytest.mark.parametrize(("settings", "wanted"), [({}, False), ({"layer": 1}, True), ({"layer_weights": None}, False)])
 def test_hidden_states_are_held_only_where_a_layer_is_asked_for(

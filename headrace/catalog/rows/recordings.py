@@ -52,7 +52,7 @@ class Recording:
         ctime_ns: change time of its inode likewise; 0 if it is not known.
         info: facts from the file's header.
         digest: digest of everything that can reach a shard, see
-            `headrace.catalog.judging.acceptance.recording_digests`.
+            `headrace.catalog.judging.recording_digests`.
         metadata: the user's columns, as JSON values.
         excluded_segments: keys of segments that do not become samples.
         start_frame: first frame of the span, at the recording's own rate.

@@ -7,6 +7,7 @@ reads. If the cache cannot be used, reading is slower and warns once.
 
 import contextlib
 import hashlib
+import sys
 import threading
 import time
 import warnings
@@ -384,13 +385,8 @@ def _holds(opened: FileShard, fields: Sequence[StoredField]) -> bool:
 
 def _runs(fields: Sequence[StoredField]) -> list[Span]:
     """The byte range of a sample's fields; several where a long field between them is left out."""
-    runs: list[Span] = []
-    for start, stop in sorted((field.start, field.stop) for field in fields):
-        if runs and start - runs[-1][1] <= _GAP_BYTES:
-            runs[-1] = runs[-1][0], max(runs[-1][1], stop)
-        else:
-            runs.append((start, stop))
-    return runs
+    spans = [(field.start, field.stop) for field in fields]
+    return [(one.start, one.stop) for one in coalesce(spans, max_gap_bytes=_GAP_BYTES, max_bytes=sys.maxsize)]
 
 
 def _joined(blobs: Sequence[bytes]) -> bytes:
