@@ -11,7 +11,7 @@ from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import HeadraceError
+from headrace.errors import DeviceMemoryError, HeadraceError
 from headrace.format.manifests.manifests import newest_manifest
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest
@@ -103,7 +103,7 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
                     built = headrace_workers.run(work_together, progress(together), on_gpu=True)
                     build = built.pop(latents.name)
                     shared.put(context.run.run_id, partition, others, built)
-                if isinstance(build, HeadraceError):
+                if isinstance(build, HeadraceError) and not isinstance(build, DeviceMemoryError):
                     raise build
                 if not isinstance(build, PartitionBuild):  # for example without memory for the models of all sets
                     build = headrace_workers.run(work, progress([made]), on_gpu=True)

@@ -105,6 +105,10 @@ class BuildError(HeadraceError, RuntimeError):
     """A build could not finish, or its result would be incomplete or incorrect."""
 
 
+class DeviceMemoryError(BuildError):
+    """One window of a sample does not fit the memory of a device beside what else is there."""
+
+
 class StaleError(BuildError):
     """Partitions are not built from the present input, so what is made from all of them cannot be made yet."""
 

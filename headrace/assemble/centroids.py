@@ -6,10 +6,10 @@ codes, the digest that of the file's bytes. The newest one of a form counts. Not
 
 import hashlib
 import io
+import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -67,13 +67,17 @@ def _local(storage: Storage, name: str) -> Path:
     """A local copy of a file whose name holds its digest; the file itself on a local disk."""
     if (local := storage.local_path(name)) is not None:
         return local
-    copy = Path(tempfile.gettempdir(), f"headrace-{name.rpartition('/')[2]}")
-    blob = storage.read(name)
-    if not copy.is_file() or copy.read_bytes() != blob:
+    copy = Path(tempfile.gettempdir(), f"headrace-{os.getuid()}-{name.rpartition('/')[2]}")
+    if not copy.is_file() or _digest(copy.read_bytes()) not in name:
         with tempfile.NamedTemporaryFile(dir=copy.parent, delete=False) as file:
-            file.write(blob)
+            file.write(storage.read(name))
         Path(file.name).replace(copy)
     return copy
+
+
+def _digest(blob: bytes) -> str:
+    """The part of the SHA-256 of a file that its name holds."""
+    return hashlib.sha256(blob).hexdigest()[:12]
 
 
 def fit_and_store(  # noqa: PLR0913, PLR0917 - the folders, the settings, and what encodes
@@ -107,14 +111,13 @@ def fit_and_store(  # noqa: PLR0913, PLR0917 - the folders, the settings, and wh
 
     shards = _chosen_shards(audio, split)
     encoder = next(iter(load(EncoderConfig(kind=settings.kind, **settings.own))))
-    with ExitStack() as stack:
-        frames = sampled_frames(audio, shards, audio_field, encoder, MOST_CLIPS, FRAMES_OF_A_CLIP, stack)
+    frames = sampled_frames(audio, shards, audio_field, encoder, MOST_CLIPS, FRAMES_OF_A_CLIP)
     centroids = fit_centroids(frames, int(settings.num_codes or 0))
     buffer = io.BytesIO()
     np.save(buffer, centroids.numpy())
     blob = buffer.getvalue()
     number = 1 + max((int(match[2]) for match in _files(storage)), default=0)
-    name = f"{FOLDER}{form_of(settings)[:12]}-{number:06d}-{hashlib.sha256(blob).hexdigest()[:12]}.npy"
+    name = f"{FOLDER}{form_of(settings)[:12]}-{number:06d}-{_digest(blob)}.npy"
     storage.write(name, blob)
     return name, len(frames)
 

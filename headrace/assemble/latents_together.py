@@ -5,6 +5,7 @@ audio.
 """
 
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -84,4 +85,13 @@ def build_latent_partitions(
         except BaseException:  # Ctrl-C: finished shards are kept
             shared.stop()
             raise
-    return {name: build.exception() or build.result() for name, build in builds.items()}
+    return {name: _without_locals(build.exception()) or build.result() for name, build in builds.items()}
+
+
+def _without_locals(error: BaseException | None) -> BaseException | None:
+    """An error whose frames hold nothing any more, such as the memory of a model."""
+    link = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    return error

@@ -1,7 +1,8 @@
 """The encoder of `kind: text` for a table of token vectors: a text's vector is the mean of those of its tokens.
 
 Such models (model2vec, static sentence transformers) are a file of weights and `tokenizer.json`. numpy computes them,
-on a CPU beside any GPU. Imports torch for the form of batches only.
+on a CPU beside any GPU. Unknown tokens do not count in models of model2vec, as there; in others they do. Imports torch
+for the form of batches only.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,10 @@ class StaticText:
                 f"encoder text: {folder}: the tokenizer has {self._tokenizer.get_vocab_size()} tokens, the table "
                 f"{len(self._table)} vectors; they are not of one model"
             )
-        self._is_normalized = bool(described(folder).get("normalize", False))
+        about = described(folder)
+        self._is_normalized = bool(about.get("normalize", False))
+        unknown = getattr(self._tokenizer.model, "unk_token", None) if about.get("model_type") == "model2vec" else None
+        self._dropped = self._tokenizer.token_to_id(unknown) if unknown else None
         self.fingerprint, self.latent_dim = fingerprint, self._table.shape[1]
         self._limit = settings.max_tokens or _MOST_TOKENS
         self.info = EncoderInfo(0, self._limit, 1, is_concurrent=True)
@@ -52,7 +56,8 @@ class StaticText:
     def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """See `TextEncoder`."""
         found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [np.asarray(one.ids[: self._limit], np.int64) for one in found]
+        known = ([one for one in text.ids if one != self._dropped] for text in found)
+        return [np.asarray(ids[: self._limit], np.int64) for ids in known]
 
     def num_latent_frames(self, num_frames: int) -> int:
         """See `Encoder`."""

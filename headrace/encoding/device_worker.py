@@ -33,7 +33,7 @@ from headrace.encoding.batches import ClipPiece
 from headrace.encoding.made import Made
 from headrace.encoding.plans import NoLatents
 from headrace.encoding.reading import DecodedJob, EncodingJob
-from headrace.errors import BuildError, HeadraceError
+from headrace.errors import BuildError, DeviceMemoryError, HeadraceError
 from headrace.output_kinds import HIDDEN
 
 _log = logging.getLogger(__name__)
@@ -74,26 +74,29 @@ _FITTING: dict[tuple[str, tuple[str, ...]], int] = {}
 class BatchLimit:
     """The most PCM frames of a batch; halved for all devices each time that a device's memory runs out.
 
-    The process remembers it, so that memory does not run out again in each partition.
+    The process remembers it, so that memory does not run out again in each partition; but not what an encoder found
+    beside others, whose memory it may have later.
     """
 
     num_frames: int
-    of: tuple[str, tuple[str, ...]] = ("", ())
+    of: tuple[str, tuple[str, ...]] | None = None
     halvings: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    def for_encoders(cls, encoders: Sequence[Encoder], num_frames: int) -> "BatchLimit":
+    def for_encoders(cls, encoders: Sequence[Encoder], num_frames: int, *, are_alone: bool) -> "BatchLimit":
         """At most this limit, and what an earlier run of the same encoder on the same devices found."""
         of = encoders[0].fingerprint, tuple(encoder.device for encoder in encoders)
-        return cls(min(num_frames, _FITTING.get(of, num_frames)), of)
+        return cls(min(num_frames, _FITTING.get(of, num_frames)), of if are_alone else None)
 
     def halve(self, failed_frames: int) -> None:
         """Halve the limit, because a batch of this many frames did not fit."""
         with self._lock:
             if failed_frames > self.num_frames:
                 return  # another batch has halved the limit since
-            self.num_frames = _FITTING[self.of] = max(1, failed_frames // 2)
+            self.num_frames = max(1, failed_frames // 2)
+            if self.of is not None:
+                _FITTING[self.of] = self.num_frames
             self.halvings += 1
             if self.halvings == 1:
                 _log.warning(
@@ -115,7 +118,14 @@ class _Lanes:
         return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-_lanes_of = cache(_Lanes)
+_made_lanes = cache(_Lanes)
+_MAKING_LANES = threading.Lock()
+
+
+def _lanes_of(device: torch.device) -> _Lanes:
+    """The streams of a device, made once: engines may begin on several threads at a time."""
+    with _MAKING_LANES:
+        return _made_lanes(device)
 
 
 class DeviceWorker:
@@ -329,10 +339,10 @@ def _failed(encoder: Encoder, job: EncodingJob, error: Exception) -> BuildError:
     return BuildError(f"{first.shard}: sample {first.key!r}{others}: {words}")
 
 
-def _does_not_fit(decoded: DecodedJob, device: torch.device, error: Exception) -> BuildError:
+def _does_not_fit(decoded: DecodedJob, device: torch.device, error: Exception) -> DeviceMemoryError:
     piece = decoded.job.batch.pieces[0]
     clip = decoded.job.clip_of(piece)
-    return BuildError(
+    return DeviceMemoryError(
         f"{clip.shard}: {piece.window.num_frames} PCM frames of sample {clip.key!r} do not fit the memory of {device}, "
         f"even alone ({str(error).splitlines()[0] if str(error) else type(error).__name__}); free memory of the "
         "device, use a larger one, or shorten the encoder's window (`window_seconds`, or `info` of a custom encoder)"

@@ -78,18 +78,21 @@ class Engine:
         encoders: the encoder, once per device.
         dtype: dtype of the stored latents.
         options: batch size and threads.
+        is_alone: whether no other engine uses the devices at the same time.
         meter: figures of the run.
     """
 
     encoders: Sequence[Encoder]
     dtype: LatentDtype
     options: EncodingOptions
+    is_alone: bool = True
     meter: EncodingMeter = field(init=False)
     _workers: list[DeviceWorker] = field(init=False)
 
     def __post_init__(self) -> None:
         """Create one worker per device."""
-        budget, dtype = BatchLimit.for_encoders(self.encoders, self.budget_frames), _TORCH_DTYPES[self.dtype]
+        budget = BatchLimit.for_encoders(self.encoders, self.budget_frames, are_alone=self.is_alone)
+        dtype = _TORCH_DTYPES[self.dtype]
         num_cores = max(1, _TORCH_THREADS.number // max(1, self.devices.count("cpu")))
         self._workers = [DeviceWorker(encoder, dtype, budget, num_cores) for encoder in self.encoders]
         self.meter = EncodingMeter(budget, sum(worker.num_computing for worker in self._workers))

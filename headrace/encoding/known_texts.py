@@ -28,14 +28,12 @@ class KnownTexts:
         encoder: fingerprint of the encoder; latents of another encoder are not read.
         dtype: dtype of the stored latents; latents of another dtype are not read.
         outputs: the outputs that the encoder gives.
-        makers: devices and software of the earlier shards.
     """
 
     storage: Storage
     encoder: str
     dtype: LatentDtype
     outputs: tuple[Output, ...]
-    makers: set[MadeBy] = field(default_factory=set)
     _places: dict[str, _Place] = field(default_factory=dict)
 
     def look_into(self, shard: str) -> None:
@@ -46,7 +44,6 @@ class KnownTexts:
                 return
             if index.outputs == self.outputs:
                 self.add(index, [_digests(text, shard) for text in json_texts(self.storage, index)])
-                self.makers |= set(makers_of(index))
         except (HeadraceError, OSError):  # its texts are encoded again
             return
 
@@ -56,6 +53,11 @@ class KnownTexts:
             if index.range_of(row, "pth") is not None:
                 for number, digest in enumerate(found):
                     self._places.setdefault(digest, (index.shard, row, number))
+
+    def makers(self, digests: Iterable[str]) -> set[MadeBy]:
+        """Devices and software of the shards that these texts are read from, as far as they say it."""
+        shards = {self._places[digest][0] for digest in digests if digest in self._places}
+        return {by for shard in shards for by in makers_of(read_index(self.storage, shard))}
 
     def of(self, digests: Iterable[str]) -> dict[str, Made]:
         """The latents of those of the texts that are known."""
@@ -74,7 +76,8 @@ class KnownTexts:
                 (values,) = verified_outputs(blob, self.outputs)
                 yield digest, (values[number : number + 1].clone() if self.outputs[0].is_choice else values,)
         except (HeadraceError, OSError, ValueError):  # deleted, truncated or damaged: the other texts are encoded
-            return
+            for digest in places:
+                self._places.pop(digest, None)
 
 
 def _digests(text: bytes, shard: str) -> list[str]:

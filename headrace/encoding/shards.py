@@ -235,7 +235,7 @@ def encode_shards(
         BuildError: one window of a sample does not fit a device's memory, latents depend on their batch, or the encoder
             fails.
     """
-    return ShardEncoding(Engine(encoders, route.dtype, route.options), route).run(plans)
+    return ShardEncoding(Engine(encoders, route.dtype, route.options, is_alone=route.shared is None), route).run(plans)
 
 
 def plan_groups(plans: Sequence[LatentPlan], encoder: Encoder, engine: Engine) -> list[list[LatentPlan]]:

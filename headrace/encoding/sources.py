@@ -75,6 +75,23 @@ def audio_shard(storage: Storage, name: str, field_name: str = "") -> Iterator[A
 
 
 @contextmanager
+def sample_clip(storage: Storage, index: ShardIndex, row: int, field_name: str = "") -> Iterator[AudioClip]:
+    """Context with the audio of one sample as a temporary file; only its byte range is read.
+
+    Raises:
+        FormatError: the shard has no such audio.
+    """
+    if (found := index.audio_of(row, field_name)) is None:
+        raise FormatError(f"{index.shard}: sample {index.key(row)!r} has no audio {field_name}; build the shard again")
+    (blob,) = storage.read_ranges(index.shard, [found.span])
+    with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
+        file.write(blob)
+        file.flush()
+        facts = (int(index.num_frames[row]), int(index.sample_rate_hz[row]), found.num_channels)
+        yield AudioClip(index.shard, Path(file.name), index.key(row), (0, len(blob)), *facts)
+
+
+@contextmanager
 def local_shard(storage: Storage, name: str) -> Iterator[LocalShard]:
     """Context with a shard in a local file: the stored file itself on a local disk, else a temporary copy.
 

@@ -4,7 +4,7 @@ Each distinct text of a partition is encoded once: samples with equal texts shar
 shard has are read from it. Neighbouring shards are encoded as a group, so that their texts can be sorted by length.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +12,6 @@ import torch
 
 from headrace.encoders.protocol import Encoder, TextEncoder
 from headrace.encoding.alone import AloneCheck
-from headrace.encoding.batches import plan_batches
 from headrace.encoding.engine import Engine
 from headrace.encoding.known_texts import KnownTexts
 from headrace.encoding.made import Made
@@ -24,7 +23,7 @@ from headrace.encoding.texts import TEXTS, TextItem, TextShard, digest_of, read_
 from headrace.encoding.windows import ClipWindow
 from headrace.errors import BuildError
 from headrace.format.indexes.index import ShardIndex
-from headrace.format.manifests.made_by import as_note
+from headrace.format.manifests.made_by import MadeBy, as_note
 from headrace.format.tensors.outputs import Output
 from headrace.format.tensors.tensors import storage_dtype
 
@@ -90,9 +89,9 @@ class TextEncoding:
     def run(self, plans: Sequence[LatentPlan]) -> tuple[dict[str, ShardIndex], EncodingStats]:
         """Write the shards. Returns their indexes by input digest, and figures."""
         for group in self._groups(plans):
-            made = self._encoded(group)
+            kept, made = self._encoded(group)
             for plan, shard in group:
-                self._publish(plan, shard, made)
+                self._publish(plan, shard, kept | made, self._makers(shard, kept))
         stats = self.engine.meter.stats(0.0, self.engine.devices)
         figures = replace(stats, num_kept=self._num_kept, num_texts=self._num_texts, alone=self._alone.comparison)
         return self._published, figures
@@ -118,8 +117,8 @@ class TextEncoding:
         rows = sum(len(text) + 1 for text in texts) if self._outputs[0].has_time else len(texts)
         return rows * self.engine.encoders[0].latent_dim * storage_dtype(self._outputs[0].dtype).itemsize
 
-    def _encoded(self, group: Group) -> dict[str, Made]:
-        """The latents of the texts of a group, by their digests."""
+    def _encoded(self, group: Group) -> tuple[dict[str, Made], dict[str, Made]]:
+        """The latents of the texts of a group, by their digests: those that exist, and those that are encoded."""
         texts = {
             digest_of(text): (text, plan.audio_shard, key)
             for plan, shard in reversed(group)
@@ -132,9 +131,15 @@ class TextEncoding:
         lacking = {digest: text for digest, text in texts.items() if digest not in kept}
         self._num_texts += len(lacking)
         self._num_groups += 1
-        return kept | encoded_once(self.engine, lacking, self._alone, self._num_groups)
+        return kept, encoded_once(self.engine, lacking, self._alone, self._num_groups)
 
-    def _publish(self, plan: LatentPlan, shard: TextShard, made: Mapping[str, Made]) -> None:
+    def _makers(self, shard: TextShard, kept: Collection[str]) -> set[MadeBy]:
+        """Devices and software of the latents of a shard's texts."""
+        digests = {digest_of(text) for found in shard.texts for text in found or ()}
+        here = {self.engine.made_by} if digests.difference(kept) else set()
+        return self._known.makers(digests.intersection(kept)) | here
+
+    def _publish(self, plan: LatentPlan, shard: TextShard, made: Mapping[str, Made], makers: set[MadeBy]) -> None:
         digests = [[digest_of(text) for text in found or ()] for found in shard.texts]
         latents = [
             joined([made[one] for one in found], self._outputs, f"{plan.audio_shard}: sample {key!r}")
@@ -143,9 +148,8 @@ class TextEncoding:
             for key, found in zip(shard.keys, digests, strict=True)
         ]
         samples = [saved(self._outputs, one) for one in latents]
-        made_by = as_note({self.engine.made_by} | self._known.makers)
         facts = [{TEXTS: found} for found in digests]
-        content = MadeShard(plan, plan.seconds, shard.keys, shard.jsons, samples, made_by, facts)
+        content = MadeShard(plan, plan.seconds, shard.keys, shard.jsons, samples, as_note(makers), facts)
         index = publish_shard(self.route, self.engine.encoders[0], self._outputs, content)
         self._published[plan.input_digest] = index
         self._known.add(index, digests)
@@ -170,7 +174,7 @@ def encoded_once(
     places = zip(texts.items(), ids, strict=True)
     items = {digest: TextItem(shard, key, found) for (digest, (_, shard, key)), found in places if len(found)}
     windows = [(ClipWindow(0, len(item.ids)),) for item in items.values()]
-    batches = plan_batches(windows, engine.budget_frames)
+    batches = engine.batches(windows)
     jobs = alone.with_one_alone([EncodingJob(number, tuple(items.values()), batch) for batch in batches])
     made: dict[str, Made] = dict.fromkeys(texts, NoLatents.no_tokens())
     digests = list(items)

@@ -118,6 +118,12 @@ def _whole(value: Any) -> int:  # noqa: ANN401
     return int(value)
 
 
+def _number(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, str | bytes | bool | np.bool_):
+        raise TypeError(value)
+    return float(value)
+
+
 def _flag(value: Any) -> bool:  # noqa: ANN401
     if not isinstance(value, bool | np.bool_):
         raise TypeError(value)
@@ -144,7 +150,7 @@ def _intervals(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401
 
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
-    "float": float,
+    "float": _number,
     "int": _whole,
     "bool": _flag,
     "text": _text,

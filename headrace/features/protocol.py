@@ -13,7 +13,7 @@ class Feature(Protocol):
     """Computes the values of a sample.
 
     Attributes:
-        columns: name → type of each value: `float`, `int`, `bool`, `string`, `json` or `intervals`.
+        columns: name → type of each value: `float`, `int`, `bool`, `text`, `json` or `intervals`.
         sample_rate_hz: sample rate of the audio that it takes; None for that of the sample.
         num_channels: channels of the audio that it takes; None for those of the sample.
         is_concurrent: whether several threads may call it at once.

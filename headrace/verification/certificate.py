@@ -95,7 +95,8 @@ class Certificate:
         name: of the set.
         device: what encoded the samples again.
         num_samples: samples that were encoded again.
-        groups: device and software of the stored latents, in words → number of the samples that were drawn of it.
+        groups: device and software of the stored latents, in words → number of the samples that were drawn of it. A
+            shard that copied some of its latents may name several, joined by "or".
         outputs: output → its error.
         faults: samples beyond the bounds, or that cannot be encoded again.
     """
@@ -182,24 +183,25 @@ def drawn(shards: Iterable[tuple[ShardIndex, tuple[MadeBy | None, ...]]], share:
     """The samples to encode again, in the order of the shards: a pure function of keys, groups and share.
 
     A sample is drawn if the first 64 bits of the SHA-256 of its key, as a share of 2^64, are below `share`. Of a group
-    without such a sample, the one whose number is least is drawn. Samples without latents are never drawn.
+    without such a sample, the one whose number is least is drawn, of a shard that this group alone made if there is
+    one. Samples without latents are never drawn.
     """
     chosen: dict[tuple[str, int], Drawn] = {}
-    least: dict[MadeBy | None, tuple[float, Drawn]] = {}
+    least: dict[MadeBy | None, tuple[tuple[bool, float], Drawn]] = {}
     for index, groups in shards:
         for row, key in enumerate(index.keys()):
-            lot = _lot(key)
+            lot = (len(groups) > 1, _lot(key))
             is_least = any(group not in least or lot < least[group][0] for group in groups)
-            if (lot >= share and not is_least) or index.row(row).tensors[0] is None:
+            if (lot[1] >= share and not is_least) or index.row(row).tensors[0] is None:
                 continue
             sample = Drawn(index, row, groups)
-            if lot < share:
+            if lot[1] < share:
                 chosen[index.shard, row] = sample
             for group in groups:
                 least[group] = min(least.get(group, (lot, sample)), (lot, sample), key=lambda one: one[0])
-    covered = {group for sample in chosen.values() for group in sample.groups}
+    sure = {sample.groups[0] for sample in chosen.values() if len(sample.groups) == 1}
     for group, (_, sample) in least.items():
-        if group not in covered:
+        if group not in sure:
             chosen[sample.index.shard, sample.row] = sample
     return [chosen[place] for place in sorted(chosen)]
 
@@ -225,7 +227,7 @@ def _check_settings(one: LatentSet, manifest: Manifest, settings: LatentSettings
 
 
 def _counted(chosen: Sequence[Drawn]) -> dict[str, int]:
-    words = [str(group or "not recorded") for sample in chosen for group in sample.groups]
+    words = [" or ".join(str(group or "not recorded") for group in sample.groups) for sample in chosen]
     return {group: words.count(group) for group in sorted(set(words))}
 
 
@@ -246,7 +248,7 @@ def _add(
     for output, comparison in comparisons.items():
         found.outputs.setdefault(output, OutputError()).add(comparison)
         if not comparison.is_same:
-            made = " and ".join(str(group or "not recorded") for group in sample.groups)
+            made = " or ".join(str(group or "not recorded") for group in sample.groups)
             found.faults.append(Fault(where, f"sample {key!r}: {output}: {comparison}; it was made by {made}"))
 
 

@@ -4,11 +4,9 @@ A sample's audio is read by its byte range and encoded in a batch of one row. If
 the part of the first window before the second one is compared. Imports torch.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from headrace.encoders import Encoder
@@ -29,6 +27,7 @@ from headrace.encoding.plans import (
     NoLatents,
 )
 from headrace.encoding.reading import EncodingJob
+from headrace.encoding.sources import sample_clip
 from headrace.encoding.stats import Comparison
 from headrace.encoding.text_shards import encoded_texts
 from headrace.encoding.texts import column_values, json_texts, texts_of
@@ -124,17 +123,11 @@ class EncodedAgain:
 
     @contextmanager
     def _clip(self, index: ShardIndex, row: int) -> Iterator[AudioClip]:
-        """The sample's audio as a temporary file; only its byte range is read."""
         audio = read_index(self.audio, index.note(AUDIO_SHARD_NOTE))
-        field = index.notes.get(AUDIO_FIELD_NOTE, "")
-        if (place := audio.find(index.key(row))) is None or (found := audio.audio_of(place, field)) is None:
+        if (place := audio.find(index.key(row))) is None:
             raise _without_sample(audio)
-        (blob,) = self.audio.read_ranges(audio.shard, [found.span])
-        with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=".audio") as file:
-            file.write(blob)
-            file.flush()
-            facts = (int(audio.num_frames[place]), int(audio.sample_rate_hz[place]), found.num_channels)
-            yield AudioClip(audio.shard, Path(file.name), audio.key(place), (0, len(blob)), *facts)
+        with sample_clip(self.audio, audio, place, index.notes.get(AUDIO_FIELD_NOTE, "")) as clip:
+            yield clip
 
 
 def _without_sample(audio: ShardIndex) -> FormatError:

@@ -30,7 +30,7 @@ from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.encoders.kmeans import parsed_settings
-from headrace.errors import ConfigError, NotFoundError
+from headrace.errors import ConfigError, HeadraceError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary, newest_manifests
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.sizes_file import has_true_sizes
@@ -216,12 +216,16 @@ class DatasetBuild:
         self._fit_centroids(latents, storage)
         if any(outcome.stops for outcome in self.runner.outcomes[before:]):
             return None
+        key = self.keys.latent_shards(latents.name)
         try:
             settings = latent_settings(with_centroids(latents, storage))
+            sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
         except NotFoundError:  # centroids that `--select` leaves out
             return None
-        sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
-        return _Part(self.keys.latent_shards(latents.name), storage, settings, sources)
+        except HeadraceError as error:  # an encoder that cannot be loaded stops its set alone
+            self.runner.outcomes.append(RunOutcome(key, None, "", (str(error),), 0.0, stops=True))
+            return None
+        return _Part(key, storage, settings, sources)
 
     def _sets_together(self, parts: Sequence["_Part"], work: Mapping[str, PartitionSize]) -> None:
         """Materialize the stale partitions of several sets of latents, each in one run for all sets that lack it."""

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.assemble import latents_together
 from headrace.encoding import shared_audio
-from headrace.errors import BuildError
+from headrace.errors import BuildError, DeviceMemoryError
 from headrace_dagster.assets import latent_shards
 from tests.support.built import BuiltGraph
 from tests.support.projects import Graph, Project
@@ -103,9 +103,10 @@ def test_a_set_that_fails_fails_its_own_step_and_is_not_made_twice(graph, builds
     assert (sorted(builds["together"]), builds["alone"]) == (["coarse", "fine"], [])
 
 
+@pytest.mark.parametrize("error", [MemoryError(), DeviceMemoryError("a row does not fit")])
 @pytest.mark.parametrize("failing", SETS)
-def test_a_set_for_whose_model_there_is_no_memory_beside_others_is_made_alone(graph, builds, failing):
-    builds["failing"][failing] = MemoryError()
+def test_a_set_for_which_there_is_no_memory_beside_others_is_made_alone(graph, builds, failing, error):
+    builds["failing"][failing] = error
     result, made = make(graph, *SETS)
     assert result.success
     assert sorted(made) == ["coarse", "fine"]

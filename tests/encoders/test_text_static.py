@@ -44,3 +44,15 @@ def test_tables_are_read_from_safetensors_and_normalised_where_their_model_says_
     save_file({"embeddings": table, "weights": table[:, 0].copy()}, folder / "model.safetensors")
     with pytest.raises(ConfigError, match="has several arrays"):
         encoders.load("text", {"model": str(folder)})
+
+
+def test_unknown_tokens_count_in_other_models_than_those_of_model2vec(tmp_path):
+    """As in model2vec itself. A text of unknown words alone has no vector there."""
+    folder = save_text("static", tmp_path / "model")
+    texts = ["a zebra barks", "zebra"]
+    others = encoders.load("text", {"model": str(folder)}).token_ids(texts)
+    describe_text(folder, model_type="model2vec")
+    found = encoders.load("text", {"model": str(folder)}).token_ids(texts)
+    assert [len(ids) for ids in others] == [3, 1]
+    assert [len(ids) for ids in found] == [2, 0]
+    assert found[0].tolist() == others[0][[0, 2]].tolist()

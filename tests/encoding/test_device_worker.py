@@ -91,7 +91,7 @@ def current(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(torch.cuda, "stream", on)
     monkeypatch.setattr(device_worker.torch, "empty", lambda *_, **__: Pinned())
     monkeypatch.setattr(Stream, "made", 0)
-    monkeypatch.setattr(device_worker, "_lanes_of", cache(device_worker._Lanes))
+    monkeypatch.setattr(device_worker, "_made_lanes", cache(device_worker._Lanes))
     return stack
 
 

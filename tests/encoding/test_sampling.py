@@ -1,13 +1,11 @@
 """Frames that something is fitted to: a function of the keys, whatever else is encoded."""
 
-from contextlib import ExitStack
-
 import pytest
 import torch
 
 from headrace import encoders
 from headrace.encoding.sampling import sampled_frames
-from headrace.errors import ConfigError
+from headrace.errors import BuildError, ConfigError
 from headrace.format.manifests.manifests import newest_manifest
 from headrace.stores.storage import LocalStorage
 from tests.support.audio_shards import noise, write_partition
@@ -21,8 +19,7 @@ def frames(folder, per_shard, most_clips, most_frames, encoder=None):
     write_partition(storage, shards)
     names = [shard.name for shard in newest_manifest(storage, "train-0000").manifest.shards]
     encoder = encoder or encoders.load("log_mel", {"num_mels": 8})
-    with ExitStack() as stack:
-        return sampled_frames(storage, names, "", encoder, most_clips, most_frames, stack)
+    return sampled_frames(storage, names, "", encoder, most_clips, most_frames)
 
 
 def test_all_frames_are_taken_of_little_audio(tmp_path):
@@ -38,6 +35,26 @@ def test_the_sample_is_bounded_and_the_same_each_time(tmp_path):
     assert torch.equal(found, frames(tmp_path / "b", 3, 3, 4))
     rows = {tuple(row) for row in frames(tmp_path / "c", 9, 100, 4).tolist()}
     assert {tuple(row) for row in found.tolist()} <= rows
+
+
+def test_no_more_clips_are_taken_than_asked_for_when_shards_do_not_divide_them(tmp_path):
+    assert frames(tmp_path, 2, 7, 4).shape == (7 * 4, 8)  # of five shards
+
+
+def test_audio_that_gives_no_frames_is_named(tmp_path):
+    class Broken:
+        def __init__(self):
+            self._own = encoders.load("log_mel", {"num_mels": 8})
+
+        def __getattr__(self, name):
+            return getattr(self._own, name)
+
+        def encode(self, batch, lengths):
+            hidden, count = self._own.encode(batch, lengths)
+            return hidden * float("nan"), count
+
+    with pytest.raises(BuildError, match="gives no frames for the audio that centroids are fitted to"):
+        frames(tmp_path, 9, 9, 9, Broken())
 
 
 def test_an_encoder_without_frames_is_refused(tmp_path):

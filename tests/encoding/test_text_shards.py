@@ -9,8 +9,12 @@ import torch
 from headrace import StreamingDataLoader, StreamingDataset, World, encoders, webdataset_loader
 from headrace.assemble.commit import commit_latents
 from headrace.assemble.latents import LatentSettings
+from headrace.encoding.engine import Engine
+from headrace.encoding.known_texts import KnownTexts
+from headrace.encoding.texts import digest_of
 from headrace.errors import BuildError, IntegrityError, SampleError
 from headrace.format.indexes.index_files import read_index
+from headrace.format.manifests.made_by import MadeBy, makers_of
 from headrace.format.manifests.manifests import newest_manifest
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
@@ -119,6 +123,32 @@ def test_a_changed_caption_encodes_only_itself(tmp_path, folders):
         built.stored("b")[0]["embedding"], recomputed("bert", folders["bert"], "a bird sings"), atol=2e-6
     )
     assert torch.equal(built.stored("a")[0]["embedding"], built.stored("c")[0]["embedding"])
+
+
+def test_a_shard_says_what_made_the_texts_that_it_has(tmp_path, folders, monkeypatch):
+    """Those of another device were copied; of the second shard all were."""
+    other = MadeBy("another device", "2.0.0")
+    built = Texts(tmp_path, folders["bert"]).write(CAPTIONS)
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "made_by", other)
+        built.commit()
+    built.write(CAPTIONS | {"b": "a bird sings", "e": "the cat"})
+    built.commit()
+    shards = newest_manifest(built.storage, PARTITION).manifest.shards
+    makers = [makers_of(read_index(built.storage, shard.name)) for shard in shards]
+    assert [{by.device for by in found} for found in makers] == [{"cpu", "another device"}, {"another device"}]
+
+
+def test_a_damaged_shard_is_not_asked_again(tmp_path, folders):
+    built = Texts(tmp_path, folders["bert"]).write(CAPTIONS)
+    built.commit()
+    name = newest_manifest(built.storage, PARTITION).manifest.shards[0].name
+    known = KnownTexts(built.storage, built.settings.encoder, "float32", read_index(built.storage, name).outputs)
+    known.look_into(name)
+    built.storage.local_path(name).unlink()
+    digest = digest_of(CAPTIONS["a"])
+    assert known.of([digest]) == {}
+    assert known.makers([digest]) == set()
 
 
 def test_audio_is_not_read(tmp_path, folders):

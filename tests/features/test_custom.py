@@ -96,6 +96,7 @@ def test_results_that_do_not_fit_are_named(value, words, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
+        ("float", "1.5"), ("float", True),
         ("int", 1.5), ("bool", 1), ("text", b"a"), ("json", "a"), ("json", [float("nan")]), ("json", [object()]),
         ("intervals", [{"start": 2, "end": 1}]), ("intervals", [{"start": 0}]),
         ("intervals", [{"start": -1, "end": 1}]),

@@ -96,7 +96,7 @@ def test_streams_are_created_once_per_device_and_not_per_batch_or_run(
         return made[-1]
 
     monkeypatch.setattr(device_worker._Lanes, "_new_stream", counted)
-    device_worker._lanes_of.cache_clear()
+    device_worker._made_lanes.cache_clear()
     audio = LocalStorage(tmp_path / "audio")
     write_partition(audio, [{f"k{i:03d}": noise(16_000, i) for i in range(40)}])
     for run in ("first", "second"):

@@ -94,7 +94,11 @@ def test_the_share_is_a_function_of_keys_and_has_a_sample_of_each_group(data):
     found = drawn(several, 1e-9)
     assert {group for one in found for group in one.groups} == {cpu, OTHER, replace(OTHER, torch="2.8.0"), None}
     assert len(found) == 4
-    assert len(drawn(_shards(data, (cpu, OTHER), (cpu,), (cpu,), (cpu,)), 1e-9)) <= 2
+    mixed = drawn(_shards(data, (cpu, OTHER), (cpu,), (cpu,), (cpu,)), 1e-9)
+    assert {one.groups for one in mixed} == {(cpu,), (cpu, OTHER)}  # of `cpu` one that it surely made
+    assert len(mixed) == 2
+    every = drawn(_shards(data, (cpu, OTHER), (OTHER,), (cpu, OTHER), (cpu,)), 1e-9)
+    assert sorted(one.groups for one in every) == sorted([(cpu,), (OTHER,)])
 
 
 def test_samples_without_latents_are_not_drawn(tmp_path):

@@ -66,6 +66,16 @@ def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(proj
     assert "latents/second" in (output / "report.html").read_text()
 
 
+def test_an_encoder_that_cannot_be_loaded_stops_its_set_alone(project, capsys, instances):
+    missing = {"name": "second", "encoder": {"kind": "transformers", "model": str(project.folder / "missing")}}
+    project.write_yaml(latents=[LATENTS[0], missing])
+    assert run(project) == 1
+    assert "failed tones/second_latent_shards" in capsys.readouterr().out
+    assert list((project.output / "latents/first/snapshots").glob("*.json"))
+    assert _smoke_tests(instances) == ["latents second: not up to date"]
+    assert (project.output / "report.html").exists()
+
+
 def test_a_source_that_is_gone_stops_only_what_needs_a_recording(project, capsys):
     assert run(project) == 0
     shutil.move(project.recordings, project.folder / "away")
