@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import polars as pl
 
@@ -44,6 +45,7 @@ class MetadataValues:
     recordings: pl.DataFrame
     planned: Planned
     rows: Mapping[str, int]
+    are_computed: ClassVar[bool] = False
 
     @classmethod
     def of(cls, partition: str, recordings: pl.DataFrame, audio: AudioFormat) -> "MetadataValues":
@@ -105,6 +107,7 @@ class TableValues:
     table: pl.DataFrame
     names: Sequence[str]
     paths: Mapping[str, str] | None
+    are_computed: ClassVar[bool] = False
     _rows: dict[str, int] = field(init=False)
     _used: set[str] = field(init=False, default_factory=set)
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace import features
 from headrace.config.content import FeatureConfig
@@ -43,6 +43,7 @@ class FeatureValues:
 
     audio: Storage
     config: FeatureConfig
+    are_computed: ClassVar[bool] = True
     _loaded: Feature | None = field(default=None, init=False)
 
     @property

@@ -7,8 +7,8 @@ a table that was joined. A file is written again if its rows or the keys of its 
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol
 
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.errors import BuildError
@@ -55,7 +55,14 @@ def source_parts(source: str) -> tuple[str, str]:
 
 
 class ColumnValues(Protocol):
-    """The rows of a partition that are joined to its samples."""
+    """The rows of a partition that are joined to its samples.
+
+    Attributes:
+        are_computed: whether columns depend on their audio shard and on the digest of rows alone, and take long. A file
+            is then known by these two, and its columns are asked for only if it does not exist.
+    """
+
+    are_computed: ClassVar[bool]
 
     def columns(self, index: ShardIndex) -> tuple[Column, ...]:
         """The columns of the samples of one audio shard, in its order; names and types are those of every shard."""
@@ -149,6 +156,9 @@ class _ColumnsRecipe:
         for shard in self.source.manifest.shards:
             if shard.num_samples:
                 place = ShardPlace(split, bucket, sequence_of(shard.name))
+                if self._values.are_computed:
+                    plans.append(_Planned(shard, place, self._digest(place, f"{shard.name}\n{self.rows}".encode())))
+                    continue
                 table = self._table(self._values, shard.name, place)
                 plans.append(_Planned(shard, place, table.input_digest))
                 room -= sum(column.values.nbytes + column.offsets.nbytes + len(column) for column in table.columns)
@@ -166,8 +176,9 @@ class _ColumnsRecipe:
         written = {}
         for plan in plans:
             table = self._kept.pop(plan.audio.name, None) or self._table(self._values, plan.audio.name, plan.place)
+            table = replace(table, input_digest=plan.input_digest)
             name, num_bytes = publish_columns(self.storage, plan.place, table)
-            written[plan.input_digest] = _Stored(name, num_bytes, len(table), table.input_digest)
+            written[plan.input_digest] = _Stored(name, num_bytes, len(table), plan.input_digest)
             self.progress(len(table))
         return written
 
@@ -198,9 +209,11 @@ class _ColumnsRecipe:
         """The columns of one audio shard. Their digest covers names, types, values and keys, and the place."""
         index = read_index(self.audio, shard)
         columns, keys = values.columns(index), keys_digest(index.keys())
-        content = ColumnTable(columns, len(index), keys, "").to_bytes()
-        digest = hashlib.sha256(f"columns {COLUMNS_FORMAT} {place.sequence}\n".encode() + content).hexdigest()
-        return ColumnTable(columns, len(index), keys, digest)
+        table = ColumnTable(columns, len(index), keys, "")
+        return replace(table, input_digest=self._digest(place, table.to_bytes()))
+
+    def _digest(self, place: ShardPlace, content: bytes) -> str:
+        return hashlib.sha256(f"columns {COLUMNS_FORMAT} {place.sequence}\n".encode() + content).hexdigest()
 
 
 def _stored(storage: Storage, name: str, num_bytes: int) -> _Stored | None:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from headrace import features
 from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
+from headrace.assemble.feature_values import FeatureValues
 from headrace.assemble.views import WantedView, build_view
 from headrace.audio import Levels, decode, levels
 from headrace.catalog.stored.header import read_header
@@ -74,6 +75,27 @@ def test_only_partitions_whose_audio_changed_are_computed_again(project):
     }
     assert sorted(written.values())[:2] == [0, 0]
     assert max(written.values()) >= 1
+
+
+def test_only_shards_whose_audio_changed_are_measured_again(project, monkeypatch):
+    config, shards = (
+        _config(project),
+        lambda: set(read_table(project.shards, read_snapshot(project.shards).snapshot).names()),
+    )
+    before, measured = shards(), []
+    columns = FeatureValues.columns
+    monkeypatch.setattr(
+        FeatureValues, "columns", lambda own, index: measured.append(index.shard) or columns(own, index)
+    )
+    bring_columns_up_to_date(project.output, config, "loudness")
+    assert sorted(measured) == sorted(before)
+    measured.clear()
+    project.put("clip03.wav", seed="another", num_frames=500)
+    project.build()
+    bring_columns_up_to_date(project.output, config, "loudness")
+    assert sorted(measured) == sorted(shards() - before)
+    assert 0 < len(measured) < len(before)
+    assert len(_rows(project)) == 21
 
 
 VAD = {"name": "vad", "kind": "speech", "file": str(SPEECH), "threshold": 0.2, "min_speech_seconds": 0}
