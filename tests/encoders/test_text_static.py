@@ -47,7 +47,7 @@ def test_tables_are_read_from_safetensors_and_normalised_where_their_model_says_
 
 
 def test_unknown_tokens_count_in_other_models_than_those_of_model2vec(tmp_path):
-    """As in model2vec itself. A text of unknown words alone has no vector there."""
+    """Model2vec drops them, too. A text of unknown words alone has no vector there."""
     folder = save_text("static", tmp_path / "model")
     texts = ["a zebra barks", "zebra"]
     others = encoders.load("text", {"model": str(folder)}).token_ids(texts)
