@@ -11,6 +11,7 @@ from headrace import encoders
 from headrace.encoders import Encoder
 from tests.support.tiny_codecs import save_codec
 from tests.support.tiny_models import MODELS, save
+from tests.support.tiny_texts import save_text
 
 WITHOUT_FILES: dict[str, tuple[str, Mapping[str, object]]] = {
     "log_mel": ("log_mel", {"num_mels": 24}),
@@ -39,6 +40,12 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
 def codec_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function that gives the folder of a tiny codec, or of `clap`, saved on first use."""
     return functools.cache(lambda name: save_codec(name, tmp_path_factory.mktemp(name)))
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folder of each tiny text model."""
+    return {name: save_text(name, tmp_path_factory.mktemp(name)) for name in ("bert", "t5", "clap", "static")}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,24 +6,10 @@ import torch
 from headrace import encoders
 from headrace.encoders.protocol import TextEncoder
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
+from tests.support.tiny_texts import encoded_texts as encoded
 from tests.support.tiny_texts import recomputed, save_text
 
 TEXTS = ["a dog barks loudly in the rain", "the cat", "a zebra", ""]
-
-
-@pytest.fixture(scope="session")
-def folders(tmp_path_factory):
-    return {name: save_text(name, tmp_path_factory.mktemp(name)) for name in ("bert", "t5", "clap", "static")}
-
-
-def encoded(encoder, texts):
-    """The outputs of texts in one batch, with rubbish behind each row's end."""
-    ids = encoder.token_ids(texts)
-    lengths = torch.tensor([len(one) for one in ids])
-    batch = torch.full((len(ids), 1, int(lengths.max())), 3)
-    for row, one in enumerate(ids):
-        batch[row, 0, : len(one)] = torch.from_numpy(one)
-    return encoder.encode(batch, lengths), lengths
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "clap", "static"])

@@ -93,6 +93,16 @@ def recomputed(name: str, folder: Path, text: str) -> torch.Tensor:
         return model(**given).last_hidden_state[0].mean(0)
 
 
+def encoded_texts(encoder: Any, texts: list[str]) -> tuple[Any, torch.Tensor]:
+    """The outputs of texts in one batch, with rubbish behind each row's end, and their lengths."""
+    ids = encoder.token_ids(texts)
+    lengths = torch.tensor([len(one) for one in ids])
+    batch = torch.full((len(ids), 1, int(lengths.max())), 3)
+    for row, one in enumerate(ids):
+        batch[row, 0, : len(one)] = torch.from_numpy(one)
+    return encoder.encode(batch, lengths), lengths
+
+
 def describe_text(folder: Path, **changes: Any) -> None:
     """Change entries of a saved model's config.json, which is made if it does not exist."""
     path = folder / "config.json"
