@@ -106,10 +106,20 @@ class Kept(Generic[T]):
         """
         self._num_bytes, self._most_bytes, self._used = num_bytes, most_bytes, 0
         self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def of(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """The value of a key; `make` makes it if it is not there. Two threads may make one value twice."""
+        """The value of a key; `make` makes it if it is not there. Threads that want one value wait for the first."""
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            try:
+                return self._found(key, make)
+            finally:
+                self._making.pop(key, None)
+
+    def _found(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
