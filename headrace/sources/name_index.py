@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def _digests(names: Iterable[str]) -> NDArray[np.bytes_]:
-    blob = b"".join(blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).digest() for name in names)
+    blob = b"".join(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest() for name in names)
     return np.frombuffer(blob, _DIGEST)
 
 
@@ -90,7 +90,7 @@ class NameIndex:
 
 def _hashes(names: Iterable[str], salt: int) -> NDArray[np.uint64]:
     key = salt.to_bytes(16, "little")
-    encoded = (name.encode("utf-8", "surrogateescape") for name in names)
+    encoded = (name.encode("utf-8", "surrogatepass") for name in names)
     return np.frombuffer(b"".join(blake2b(name, digest_size=8, salt=key).digest() for name in encoded), np.uint64)
 
 

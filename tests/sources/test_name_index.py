@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from headrace.sources import name_index
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
 
-NAMES = st.lists(st.text(max_size=3), max_size=30)
+TEXT = st.text(st.characters() | st.sampled_from("\ud800\udcff"), max_size=4)
+NAMES = st.lists(TEXT, max_size=30)
 
 
 @given(st.lists(NAMES, max_size=12))
@@ -24,7 +25,7 @@ def test_a_name_is_new_when_it_comes_for_the_first_time(chunks):
         known.update(names)
 
 
-@given(st.sets(st.text(max_size=4), max_size=30), st.text(max_size=4))
+@given(st.sets(TEXT, max_size=30), TEXT)
 def test_each_name_has_its_number(names, other):
     numbers = {name: 7 * at for at, name in enumerate(names)}
     index = NameIndex(list(numbers), list(numbers.values()))
