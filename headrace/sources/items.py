@@ -90,7 +90,7 @@ class ItemCorpus:
     def list(self) -> Iterator[Listing]:
         """See `Source.list`."""
         items, seen, stamps = self.content.items(), SeenNames(), _LastStamp()
-        while chunk := list(islice(items, _CHUNK_ITEMS)):
+        while chunk := list(map(_with_text, islice(items, _CHUNK_ITEMS))):
             found = Listing()
             for item in compress(chunk, seen.add([item.path for item in chunk])):
                 _add(found, item, stamps)
@@ -112,7 +112,30 @@ class ItemCorpus:
 
     def rows(self) -> CorpusRows:
         """See `Corpus.rows`."""
-        return CorpusRows(self.content.rows, lambda: stamps_of_files(self.content.tables()))
+        return CorpusRows(
+            lambda: map(_row_with_text, self.content.rows()), lambda: stamps_of_files(self.content.tables())
+        )
+
+
+def _with_text(item: Item) -> Item:
+    """An item whose path is text; a lone surrogate, which JSON can have, is a fault."""
+    if (path := _shown(item.path)) == item.path:
+        return item
+    fault = f"{path}: half of a surrogate pair, which is not a character"
+    return Item(path, fault=fault, code=RejectReason.BAD_NAME)
+
+
+def _row_with_text(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row; if a path of it is no text, its paths alone, as their items have them."""
+    paths = {name: value for name, value in row.items() if value and (name == "path" or name.endswith("_path"))}
+    if all(isinstance(path, str) and path.isascii() for path in paths.values()):
+        return row
+    shown = {name: _shown(path) if isinstance(path, str) else path for name, path in paths.items()}
+    return row if shown == paths else shown
+
+
+def _shown(path: str) -> str:
+    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()
 
 
 class _LastStamp:

@@ -1,6 +1,6 @@
 """Joins the channels of several audio files into one WAV, bit by bit, for corpora with a file for each channel.
 
-The files have the same sample rate and length, and a lossless form. Nothing is written to disk.
+The files have the same sample rate and length, and a lossless form, FLOAT not beside PCM_32. Nothing is written.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from headrace.sources.named_files import opened, stamp_of_file
 
 _WIDTHS = {"PCM_S8": 2, "PCM_U8": 2, "PCM_16": 2, "ULAW": 2, "ALAW": 2, "PCM_24": 3, "PCM_32": 4, "FLOAT": 4}
 """Subtype → bytes of a sample in the WAV."""
-_FLOAT = "FLOAT"
+_FLOAT, _LONG = "FLOAT", "PCM_32"
 _HEADER = struct.Struct("<4sI4s4sIHHIIHH4sI")
 _MOST_BYTES = (1 << 32) - 1 - _HEADER.size
 
@@ -37,8 +37,25 @@ def joined_size(files: Sequence[str]) -> int:
     """The number of bytes of the WAV. Only the headers are read.
 
     Raises:
-        OSError: a file cannot be read, or is damaged or lossy, or the files differ in length or sample rate.
+        OSError: a file cannot be read, or is damaged or lossy, or no WAV has the samples of all, or the files differ in
+            length or sample rate.
     """
+    infos = _checked_infos(files)
+    size = _HEADER.size + infos[0].num_frames * sum(info.num_channels for info in infos) * _width(infos)
+    if size > _MOST_BYTES:
+        raise OSError(f"the channels together have {size} bytes; a WAV has at most 4 GiB")
+    return size
+
+
+def joined_channels(files: Sequence[str]) -> bytes:
+    """The WAV; its size is that of `joined_size` before. Raises as `joined_size`."""
+    infos = _checked_infos(files)
+    width, is_float = _width(infos), _is_float(infos)
+    samples = np.concatenate([_samples(file, width, is_float=is_float) for file in files], axis=1)
+    return _header(infos[0].sample_rate_hz, samples, width, is_float=is_float) + _packed(samples, width)
+
+
+def _checked_infos(files: Sequence[str]) -> list[AudioInfo]:
     infos = [_info(file) for file in files]
     first = infos[0]
     for file, info in zip(files, infos, strict=True):
@@ -49,19 +66,9 @@ def joined_size(files: Sequence[str]) -> int:
                 f"{file} has {info.num_frames} frames at {info.sample_rate_hz} Hz, and {files[0]} has "
                 f"{first.num_frames} at {first.sample_rate_hz} Hz; the channels of a recording are equally long"
             )
-    size = _HEADER.size + first.num_frames * sum(info.num_channels for info in infos) * _width(infos)
-    if size > _MOST_BYTES:
-        raise OSError(f"the channels together have {size} bytes; a WAV has at most 4 GiB")
-    return size
-
-
-def joined_channels(files: Sequence[str]) -> bytes:
-    """The WAV. Raises as `joined_size`."""
-    joined_size(files)
-    infos = [_info(file) for file in files]
-    width, is_float = _width(infos), _is_float(infos)
-    samples = np.concatenate([_samples(file, width, is_float=is_float) for file in files], axis=1)
-    return _header(infos[0].sample_rate_hz, samples, width, is_float=is_float) + _packed(samples, width)
+        if info.subtype == _LONG and _is_float(infos):
+            raise OSError(f"{file} is {_LONG}, whose samples do not fit among the {_FLOAT} of another channel")
+    return infos
 
 
 def _info(file: str) -> AudioInfo:

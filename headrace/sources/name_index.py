@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def _digests(names: Iterable[str]) -> NDArray[np.bytes_]:
-    blob = b"".join(blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).digest() for name in names)
+    blob = b"".join(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest() for name in names)
     return np.frombuffer(blob, _DIGEST)
 
 
@@ -90,7 +90,7 @@ class NameIndex:
 
 def _hashes(names: Iterable[str], salt: int) -> NDArray[np.uint64]:
     key = salt.to_bytes(16, "little")
-    encoded = (name.encode("utf-8", "surrogateescape") for name in names)
+    encoded = (name.encode("utf-8", "surrogatepass") for name in names)
     return np.frombuffer(b"".join(blake2b(name, digest_size=8, salt=key).digest() for name in encoded), np.uint64)
 
 
@@ -106,10 +106,20 @@ class Kept(Generic[T]):
         """
         self._num_bytes, self._most_bytes, self._used = num_bytes, most_bytes, 0
         self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._making: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def of(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """The value of a key; `make` makes it if it is not there. Two threads may make one value twice."""
+        """The value of a key; `make` makes it if it is not there. Threads that want one value wait for the first."""
+        with self._lock:
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            try:
+                return self._found(key, make)
+            finally:
+                self._making.pop(key, None)
+
+    def _found(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

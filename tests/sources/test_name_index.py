@@ -1,5 +1,9 @@
 """Names in a few bytes each: which have come, and which number each has."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from time import sleep
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +12,8 @@ from hypothesis import strategies as st
 from headrace.sources import name_index
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
 
-NAMES = st.lists(st.text(max_size=3), max_size=30)
+TEXT = st.text(st.characters() | st.sampled_from("\ud800\udcff"), max_size=4)
+NAMES = st.lists(TEXT, max_size=30)
 
 
 @given(st.lists(NAMES, max_size=12))
@@ -20,7 +25,7 @@ def test_a_name_is_new_when_it_comes_for_the_first_time(chunks):
         known.update(names)
 
 
-@given(st.sets(st.text(max_size=4), max_size=30), st.text(max_size=4))
+@given(st.sets(TEXT, max_size=30), TEXT)
 def test_each_name_has_its_number(names, other):
     numbers = {name: 7 * at for at, name in enumerate(names)}
     index = NameIndex(list(numbers), list(numbers.values()))
@@ -64,3 +69,22 @@ def test_what_was_asked_for_longest_ago_goes_first():
 def test_one_value_is_kept_whatever_it_takes(size):
     kept = Kept(len, most_bytes=10)
     assert kept.of(("a",), lambda: "x" * size) is kept.of(("a",), lambda: "y" * size)
+
+
+def test_threads_that_want_one_value_make_it_once():
+    kept, made, barrier = Kept(len), [], Barrier(4)
+
+    def value(_):
+        barrier.wait()
+        return kept.of(("a",), lambda: made.append(1) or sleep(0.01) or "x")
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(value, range(4))) == ["x"] * 4
+    assert made == [1]
+
+
+def test_a_value_that_could_not_be_made_is_made_by_the_next():
+    kept = Kept(len)
+    with pytest.raises(ZeroDivisionError):
+        kept.of(("a",), lambda: 1 / 0)
+    assert kept.of(("a",), lambda: "x") == "x"

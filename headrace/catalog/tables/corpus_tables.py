@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -104,6 +105,19 @@ def with_metadata(rows: ChosenTable, metadata: MetadataTable, key: str) -> Chose
     return ChosenTable(JoinedTable(rows.table, others, key), rows.num_left_out)
 
 
+@contextmanager
+def _text_of(shown: str) -> Iterator[None]:
+    """A block in which a lone surrogate in a row, which JSON can have, is a `ConfigError`."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        near = error.object[max(0, error.start - 40) : error.end]
+        raise ConfigError(
+            f"a row {shown}: half of a surrogate pair (at the end of {near!r}), which is not a character; "
+            "write the text again"
+        ) from error
+
+
 def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> ChosenTable:
     """The rows as a table, without those that are left out. The types of its columns follow from all rows.
 
@@ -120,7 +134,7 @@ def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> Chosen
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
         num_left_out, names = 0, set[str]()
         while piece := list(islice(rows, _PIECE_ROWS)):
-            with temporary_room("a table"):
+            with temporary_room("a table"), _text_of(shown):
                 file.writelines(encode(row) + "\n" for row in piece if row)
             names.update(*filter(None, piece))
             num_left_out += sum(not row for row in piece)

@@ -26,6 +26,7 @@ _IN_ARCHIVE = re.compile(r"(.+):([0-9]+)")
 _CHANNELS = {"A": 0, "B": 1}
 _HEADER = 16
 _SPAN_FIELDS = 3
+_BETWEEN = "\t"  # the paths of the files of a recording, in its path: no path in a line of several has it
 
 
 class _Recording(NamedTuple):
@@ -63,7 +64,7 @@ class KaldiItems:
         """See `Items.place`."""
         match = _IN_ARCHIVE.fullmatch(path)
         if match is None:
-            first, *more = _files(self.root, path)
+            first, *more = _files(self.root, path, _BETWEEN)
             return Place(first, more=tuple(more))
         file = joined(self.root, match[1])
         return Place(file, _embedded(file, int(match[2]))[0])
@@ -171,19 +172,23 @@ def _recordings(root: str) -> dict[str, _Recording]:
         place = joined(base or root, file)
         listed = relative(root, place)
         if match is None and len(places := _files(base or root, path)) > 1:
-            listed = " ".join(relative(root, one) for one in places)
+            listed = _BETWEEN.join(relative(root, one) for one in places)
             found[name] = _Recording(listed, places[0], channel=channel, more=tuple(places[1:]))
             continue
         found[name] = _Recording(listed if offset is None else f"{listed}:{offset}", place, offset, channel)
     return found
 
 
-def _files(folder: str, names: str) -> list[str]:
-    """The files that a line of `wav.scp` names: one, whose path may have spaces, or one for each channel."""
-    whole = joined(folder, names)
-    if " " not in names or stamp_of_file(whole) is not None:
-        return [whole]
-    return [joined(folder, name) for name in names.split()]
+def _files(folder: str, names: str, between: str | None = None) -> list[str]:
+    """The files that a text names: one, whose path may have spaces, or one for each channel.
+
+    Args:
+        folder: the folder to which their paths are relative.
+        names: the text.
+        between: what is between the paths; None for any space.
+    """
+    whole, parts = joined(folder, names), names.split(between)
+    return [whole] if len(parts) == 1 or stamp_of_file(whole) is not None else [joined(folder, name) for name in parts]
 
 
 def _item(recording: _Recording, ends: Mapping[tuple[str, int], int]) -> Item:
@@ -262,7 +267,7 @@ def _end(archive: BinaryIO) -> int:
 def _open(uri: str, _options: object, _exclude: Sequence[str]) -> ItemCorpus:
     root = absolute(uri)
     if stamp_of_file(f"{root}/wav.scp") is None:
-        raise ConfigError(f"source.uri {uri}: expected a Kaldi data directory: a folder with wav.scp")
+        raise ConfigError(f"source.uri {uri}: expected one Kaldi data directory: a folder with wav.scp")
     return ItemCorpus(uri, KaldiItems(root))
 
 

@@ -1,4 +1,4 @@
-"""Several outputs of Headrace as one source: each has a name, with which the paths of its samples begin."""
+"""Outputs of Headrace as one source: each has a name, with which the paths of its samples begin."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class NamedOutput(Items, Protocol):
 
 @dataclass(frozen=True)
 class MergedItems:
-    """The samples of several outputs.
+    """The samples of several outputs, or of one with a prefix.
 
     Attributes:
         outputs: the outputs, in order; no two have one name.
@@ -69,11 +69,18 @@ class MergedItems:
         return [table for output in self.outputs for table in output.tables()]
 
     def _named(self, output: NamedOutput, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**row, "id": f"{output.name}-{row['id']}"} if self.is_prefixed else row
+        return {**row, "id": f"{self._before(output)}{row['id']}"}
+
+    def _before(self, output: NamedOutput) -> str:
+        return f"{output.name}-" if self.is_prefixed else ""
 
     def _twice(self, second: NamedOutput, key: str) -> ConfigError:
-        first = next((output for output in self.outputs if output.has(key)), second)
+        befores = ((output, self._before(output)) for output in self.outputs)
+        has = (output for output, before in befores if key.startswith(before) and output.has(key.removeprefix(before)))
+        mend = "source.options: {prefix: true} puts the names of the outputs before the keys"
+        if self.is_prefixed:
+            mend = "rename the folder of one of the outputs"
         return ConfigError(
-            f"source.uri: {first.root} and {second.root} both have a sample {key!r}; source.options: {{prefix: true}} "
-            "puts the names of the outputs before the keys, or a view leaves one of the samples out"
+            f"source.uri: {next(has, second).root} and {second.root} both have a sample {key!r}; {mend}, or a view "
+            "leaves one of the samples out"
         )

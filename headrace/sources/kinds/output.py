@@ -26,6 +26,7 @@ from headrace.format.beside.view_files import read_counts, read_view
 from headrace.format.beside.views import VIEWS, ViewSnapshot, counts_of
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
+from headrace.format.keys import KEY_PATTERN
 from headrace.format.manifests.manifests import parsed_name
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers, snapshot_path
 from headrace.format.tars.member_names import JSON_FIELD
@@ -52,7 +53,7 @@ class OutputOptions(Section):
         snapshot: number of the audio snapshot; None for the newest, or the newest of the view.
         view: name of a view; samples that it does not choose are no recordings. Each other one is one recording.
         split: one split; None for all.
-        prefix: whether a sample of one of several outputs has the name of its output before its key.
+        prefix: whether a sample has the name of its output before its key.
     """
 
     snapshot: Annotated[int, Field(ge=1)] | None = None
@@ -70,7 +71,7 @@ class OutputItems:
         number: the audio snapshot.
         view: the number of the view's snapshot; None without a view.
         options: see `OutputOptions`.
-        name: first part of the paths; empty for the only output.
+        name: first part of the paths; empty for the only output without a prefix.
     """
 
     root: str
@@ -158,17 +159,26 @@ class OutputItems:
 
     @cached_property
     def _columns(self) -> dict[str, tuple[str, str]]:
-        """Name of each column of the rows → its set, and its name there; facts of the catalog are left out."""
+        """Name of each column of the rows → its set, and its name there; facts of the catalog are left out.
+
+        Raises `ConfigError` if two columns would have one name.
+        """
         owners: dict[str, list[str]] = {}
         for name, found in self._sets.items():
             for spec in found.specs:
                 if not spec.is_fact:
                     owners.setdefault(spec.name, []).append(name)
-        return {
-            column if owner == METADATA_SET or len(names) == 1 else f"{column}_{owner}": (owner, column)
-            for column, names in owners.items()
-            for owner in names
-        }
+        columns: dict[str, tuple[str, str]] = {}
+        for column, names in owners.items():
+            for owner in names:
+                joined = column if owner == METADATA_SET or len(names) == 1 else f"{column}_{owner}"
+                if first := columns.get(joined):
+                    raise ConfigError(
+                        f"source.uri {self.root}: column {first[1]!r} of {first[0]!r} and column {column!r} of "
+                        f"{owner!r} would both be {joined!r} in the rows; rename one of the columns in that data set"
+                    )
+                columns[joined] = owner, column
+        return columns
 
     def _file(self, shard: str) -> str:
         return f"{self.root}/{AUDIO}/{shard}"
@@ -238,14 +248,19 @@ def _paths(place: str, index: ShardIndex, row: int) -> dict[str, str | None]:
 
 def _open(uri: str, options: OutputOptions, _exclude: Sequence[str]) -> ItemCorpus:
     roots = _roots(uri)
-    if len(roots) == 1:
+    if len(roots) == 1 and not options.prefix:
         return ItemCorpus(uri, _items(roots[0], options))
-    if options.snapshot is not None:
+    if options.snapshot is not None and len(roots) > 1:
         raise ConfigError("source.options.snapshot: it is the number of one output, and source.uri names several")
     names = [root.rpartition("/")[2] for root in roots]
     if twice := next((name for name in names if names.count(name) > 1), None):
         same = " and ".join(root for root, name in zip(roots, names, strict=True) if name == twice)
         raise ConfigError(f"source.uri: {same} have one name, with which paths begin; rename the folder of one")
+    if options.prefix and (odd := next((name for name in names if not re.fullmatch(KEY_PATTERN, name)), None)):
+        raise ConfigError(
+            f"source.options.prefix: the folder {odd!r} would be part of keys, which have only the characters A-Z a-z "
+            "0-9 _ -; rename it"
+        )
     outputs = (_items(root, options, name) for root, name in zip(roots, names, strict=True))
     return ItemCorpus(uri, MergedItems(tuple(outputs), is_prefixed=options.prefix))
 

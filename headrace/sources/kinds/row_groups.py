@@ -14,6 +14,7 @@ _TAIL = len(_MAGIC) + 4
 _GROUPS, _NUM_BYTES, _NUM_ROWS = 4, 2, 3
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 _INTEGERS = (4, 5, 6)
+_MOST_VARINT_BYTES = 10
 _LONG = 15  # a list with more elements than its header can say
 
 
@@ -39,9 +40,15 @@ def row_groups(file: BinaryIO) -> list[RowGroup]:
     file.seek(size - _TAIL - length)
     try:
         groups = dict(_fields(io.BytesIO(file.read(length))))[_GROUPS]
-        return [RowGroup(group[_NUM_ROWS], group[_NUM_BYTES]) for group in groups]
-    except (IndexError, KeyError, TypeError, RecursionError, struct.error) as error:
+        return [RowGroup(_count(group[_NUM_ROWS]), _count(group[_NUM_BYTES])) for group in groups]
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error) as error:
         raise OSError(f"the footer of the Parquet file is damaged: {error!r}") from error
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"a row group has {value!r} rows or bytes")
+    return value
 
 
 def _fields(data: io.BytesIO) -> Iterator[tuple[int, Any]]:
@@ -81,13 +88,13 @@ def _map(data: io.BytesIO) -> dict[Any, Any]:
 
 
 def _varint(data: io.BytesIO) -> int:
-    value = shift = 0
-    while True:
+    value = 0
+    for at in range(_MOST_VARINT_BYTES):
         byte = data.read(1)[0]
-        value |= (byte & 127) << shift
-        shift += 7
+        value |= (byte & 127) << 7 * at
         if byte < 128:
             return value
+    raise ValueError("a number does not end")
 
 
 def _signed(data: io.BytesIO) -> int:

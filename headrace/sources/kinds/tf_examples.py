@@ -6,11 +6,14 @@ A list has its values in field 1; numbers may be packed. Unknown fields are skip
 """
 
 import struct
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 _VARINT, _WIDE, _BYTES, _NARROW = 0, 1, 2, 5
 _MOST_VARINT_BYTES = 10
+_MOST_FEATURES = 1000
 _INT64 = 1 << 63
 _LISTS = {1: "bytes", 2: "float", 3: "int"}
 
@@ -24,7 +27,7 @@ class Feature:
     Attributes:
         form: `bytes`, `float`, `int`, or empty for a feature without a list.
         values: for `bytes` the first byte and the end of each value in the Example, else numbers.
-        is_long: whether there are more numbers than were asked for; then `values` is empty.
+        is_long: whether there are more values than were asked for; then `values` is empty.
     """
 
     form: str
@@ -32,40 +35,43 @@ class Feature:
     is_long: bool = False
 
 
-def features_of(data: bytes, most_numbers: int) -> dict[str, Feature]:
+def features_of(data: bytes, most_values: int) -> dict[str, Feature]:
     """Name → feature of an Example; of equal names the last one counts.
 
     Args:
         data: the Example.
-        most_numbers: lists of more numbers are not parsed.
+        most_values: longer lists are not parsed.
 
     Raises:
-        ValueError: it is no Example, or is damaged.
+        ValueError: it is no Example, is damaged, or has more than 1,000 features.
     """
-    found = {}
+    found: dict[str, Feature] = {}
     for features in _parts(data, (0, len(data)), 1):
         for entry in _parts(data, features, 1):
             name, feature = _last(data, entry, 1), _last(data, entry, 2)
             text = data[slice(*name)].decode() if name else ""
-            found[text] = _feature(data, feature, most_numbers) if feature else Feature("")
+            if len(found) == _MOST_FEATURES:
+                raise ValueError(f"more than {_MOST_FEATURES} features")
+            found[text] = _feature(data, feature, most_values) if feature else Feature("")
     return found
 
 
-def _feature(data: bytes, span: Span, most_numbers: int) -> Feature:
+def _feature(data: bytes, span: Span, most_values: int) -> Feature:
     for number, kind, value in _fields(data, span):
         if number in _LISTS and kind == _BYTES:
-            return _list(data, _LISTS[number], value, most_numbers)
+            return _list(data, _LISTS[number], value, most_values)
     return Feature("")
 
 
-def _list(data: bytes, form: str, span: Span, most_numbers: int) -> Feature:
+def _list(data: bytes, form: str, span: Span, most_values: int) -> Feature:
     if form == "bytes":
-        return Feature(form, tuple(_parts(data, span, 1)))
+        spans = tuple(islice(_parts(data, span, 1), most_values + 1))
+        return Feature(form, is_long=True) if len(spans) > most_values else Feature(form, spans)
     numbers: list[float] = []
     for number, kind, value in _fields(data, span):
         if number == 1:
-            numbers.extend(_numbers(data, form, kind, value, most_numbers - len(numbers) + 1))
-        if len(numbers) > most_numbers:
+            numbers.extend(_numbers(data, form, kind, value, most_values - len(numbers) + 1))
+        if len(numbers) > most_values:
             return Feature(form, is_long=True)
     return Feature(form, tuple(numbers))
 
@@ -96,7 +102,7 @@ def _parts(data: bytes, span: Span, wanted: int) -> Iterator[Span]:
 
 
 def _last(data: bytes, span: Span, wanted: int) -> Span | None:
-    return next(iter([*_parts(data, span, wanted)][-1:]), None)
+    return next(iter(deque(_parts(data, span, wanted), maxlen=1)), None)
 
 
 def _fields(data: bytes, span: Span) -> Iterator[tuple[int, int, Span]]:

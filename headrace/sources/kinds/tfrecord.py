@@ -1,18 +1,18 @@
 """`kind: tfrecord`: TFRecord files of `tf.train.Example`, plain or GZIP; each record is a sample.
 
 One feature has the bytes of an audio file. The others are columns, if they are text or few numbers. All checksums are
-compared when a file is listed, so a process reads a new or changed file once. TensorFlow is not needed. The files of a
-bucket are plain: of a GZIP file, bytes are found by points that are kept in memory.
+compared when a file is listed; its rows are another pass. A process that opens a record of a file it has not listed
+reads this file once, too. The files of a bucket are plain: of a GZIP file, bytes are found by points that are kept in
+memory.
 """
 
 import functools
 import math
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +20,18 @@ from numpy.typing import NDArray
 from headrace.config.section import Section
 from headrace.errors import ConfigError, NotFoundError
 from headrace.source_kinds import SourceKind
+from headrace.sources.byte_ranges import range_stamp
 from headrace.sources.corpus_rows import own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
-from headrace.sources.kinds.crc32c import masked_crc32c
-from headrace.sources.kinds.gzip_points import POINT_BYTES, GzipReader, Point, stretch_at, stretch_of
-from headrace.sources.kinds.tf_examples import Feature, features_of
+from headrace.sources.kinds.gzip_points import Point, Stretches
+from headrace.sources.kinds.tf_examples import Feature
+from headrace.sources.kinds.tfrecord_records import read_records
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept
-from headrace.sources.named_files import absolute, files_in, files_of, is_url, joined, opened, relative, root_of
-from headrace.sources.named_files import stamp_of_file as stamp_of
+from headrace.sources.named_files import absolute, files_in, files_of, joined, relative, root_of, stamp_of_file
 
 _NAME = re.compile(r"[^/]*\.tf_?records?(-\d+-of-\d+)?(\.gz)?")
-_HEADER, _FOOTER = 12, 4
-_MOST_BYTES = 512 << 20
-_MOST_NUMBERS = 1000
 _AUDIO = (b"RIFF", b"fLaC", b"OggS", b"ID3", b"FORM", b"\xff\xfb", b"\xff\xf3")
-_GZIP = b"\x1f\x8b\x08"
 
 
 class TfrecordOptions(Section):
@@ -48,18 +44,6 @@ class TfrecordOptions(Section):
     audio: str | None = None
 
 
-class _Stream(Protocol):
-    def read(self, num_bytes: int, /) -> bytes: ...
-
-
-class _Record(NamedTuple):
-    """A record: where its data begins in the content of the file, the data, or why it cannot be used."""
-
-    start: int
-    data: bytes = b""
-    fault: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class _Contents:
     """The content of a file.
@@ -68,24 +52,22 @@ class _Contents:
         spans: int64 (records, 2), first byte and number of bytes of the audio in the content of the file.
         faults: number of a record → why it has no audio.
         lists: features that have several values in some record.
-        left_out: features that are no columns: bytes that are no text, and more numbers than a column has.
-        points: points of a GZIP file; None for a plain one.
+        left_out: features that are no columns: bytes that are no text, and more values than a column has.
+        stretches: the content of a GZIP file; None for a plain one.
     """
 
     spans: NDArray[np.int64]
     faults: Mapping[int, str]
     lists: frozenset[str]
     left_out: frozenset[str]
-    points: list[Point] | None
+    stretches: Stretches | None
 
     @property
     def num_bytes(self) -> int:
-        return self.spans.nbytes + 100 * len(self.faults) + POINT_BYTES * len(self.points or ())
+        return self.spans.nbytes + 100 * len(self.faults) + (self.stretches.num_bytes if self.stretches else 0)
 
 
 _contents = Kept[_Contents](lambda contents: contents.num_bytes)
-_stretches = Kept[bytes](len)
-_unpacking = threading.Lock()  # several threads that want one stretch unpack it once
 
 
 @dataclass(frozen=True)
@@ -109,29 +91,29 @@ class TfrecordItems:
             for number, (_, num_bytes) in enumerate(contents.spans.tolist()):
                 yield Item(f"{path}/{number}", file, num_bytes, fault=contents.faults.get(number, ""))
 
-    def place(self, path: str, _stamp: FileStamp) -> Place:
-        """See `Items.place`."""
+    def place(self, path: str, stamp: FileStamp) -> Place:
+        """See `Items.place`. A file that is known is not asked for its stamp."""
         name, _, number = path.rpartition("/")
-        file = joined(self.root, name)
-        contents = self._contents(file) if file in self.files else None
+        file, stamp = joined(self.root, name), replace(stamp, num_bytes=0)
+        contents = self._contents(file, stamp) if file in self.files else None
         if contents is None or not number.isdecimal() or int(number) >= len(contents.spans):
             raise NotFoundError(f"{path}: there is no such record")
         start, num_bytes = contents.spans[int(number)].tolist()
-        if contents.points is None:
+        if contents.stretches is None:
             return Place(file, start)
-        return Place(file, content=partial(_unpacked, file, stamp_of(file), contents.points, start, num_bytes))
+        return Place(file, content=partial(contents.stretches.read, file, stamp, start, num_bytes))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Records that are damaged have a path alone."""
-        every = [self._contents(file) for file in self.files]
-        lists = frozenset().union(*(contents.lists for contents in every))
-        left_out = frozenset({self._audio}).union(*(contents.left_out for contents in every))
+        lists, left_out = set[str](), {self._audio}
         for file in self.files:
-            for number, record in enumerate(_read(file, [])):
-                found = {} if record.fault else _features(record.data)
+            lists |= self._contents(file).lists
+            left_out |= self._contents(file).left_out
+        for file in self.files:
+            for number, record in enumerate(read_records(file)):
                 columns = {
                     name: _value(record.data, feature, is_list=name in lists)
-                    for name, feature in sorted(found.items())
+                    for name, feature in sorted(record.features.items())
                     if name not in left_out
                 }
                 yield {"path": f"{relative(self.root, file)}/{number}", **own_columns(columns, ("path",))}
@@ -143,10 +125,10 @@ class TfrecordItems:
     @functools.cached_property
     def _audio(self) -> str:
         """The feature with audio. Raises `ConfigError`."""
-        record = next((record for file in self.files for record in _read(file, []) if not record.fault), None)
-        found = _features(record.data) if record else {}
         if self.options.audio is not None:
             return self.options.audio
+        record = next((record for file in self.files for record in read_records(file) if not record.fault), None)
+        found = record.features if record else {}
         audio = [name for name, feature in found.items() if record and _is_audio(record.data, feature)]
         if len(audio) != 1:
             known = ", ".join(f"{name} ({feature.form})" for name, feature in sorted(found.items()))
@@ -156,87 +138,27 @@ class TfrecordItems:
             )
         return audio[0]
 
-    def _contents(self, file: str) -> _Contents:
-        return _contents.of((file, stamp_of(file), self._audio), lambda: _indexed(file, self._audio))
+    def _contents(self, file: str, stamp: FileStamp | None = None) -> _Contents:
+        """The content of a file, by the stamp of its ranges: that of now, or that of a listing."""
+        if stamp is None and (now := stamp_of_file(file)):
+            stamp = range_stamp(now, 0)
+        return _contents.of((file, stamp, self._audio), lambda: _indexed(file, self._audio))
 
 
 def _indexed(file: str, audio: str) -> _Contents:
     """Read a file once, with all its checksums."""
     points: list[Point] = []
     spans, faults, lists, left_out = [], {}, set[str](), set[str]()
-    for number, record in enumerate(_read(file, points)):
-        found = {} if record.fault else _features(record.data)
-        span, fault = _audio_span(found.get(audio), audio)
+    for number, record in enumerate(read_records(file, points)):
+        span, fault = _audio_span(record.features.get(audio), audio)
         spans.append((record.start + span[0], span[1] - span[0]))
         if fault := record.fault or fault:
             faults[number] = f"record {number} of {file}: {fault}"
-        lists |= {name for name, feature in found.items() if len(feature.values) > 1}
-        left_out |= {name for name, feature in found.items() if not _is_column(record.data, feature)}
+        lists |= {name for name, feature in record.features.items() if len(feature.values) > 1}
+        left_out |= {name for name, feature in record.features.items() if not _is_column(record.data, feature)}
     array = np.array(spans, np.int64).reshape(-1, 2)
-    is_packed = _is_packed(file)
-    return _Contents(array, faults, frozenset(lists), frozenset(left_out), points if is_packed else None)
-
-
-def _read(file: str, points: list[Point]) -> Iterator[_Record]:
-    """The records of a file; behind damage that hides the next record there is one with a fault.
-
-    Args:
-        file: the file.
-        points: gets the points of a GZIP file.
-
-    Raises:
-        ConfigError: the file cannot be read at all.
-    """
-    try:
-        with opened(file) as data:
-            if not _is_gzip(data):
-                stamp = stamp_of(file)
-                yield from _records(data, stamp.num_bytes if stamp else 0)
-                return
-            if is_url(file):
-                raise ConfigError(
-                    f"{file}: GZIP files of a bucket are not read in place; unpack them, or copy them here"
-                )
-            reader = GzipReader(data)
-            reader.points = points
-            yield from _records(reader, None)
-    except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
-
-
-def _records(stream: _Stream, size: int | None) -> Iterator[_Record]:
-    """The records of the content of a file of this size, if it is known."""
-    at = 0
-    try:
-        while header := stream.read(_HEADER):
-            if len(header) < _HEADER or masked_crc32c(header[:8]) != int.from_bytes(header[8:], "little"):
-                yield _Record(at, fault="the checksum of its length is wrong; what follows cannot be found")
-                return
-            length, at = int.from_bytes(header[:8], "little"), at + _HEADER
-            if length > (_MOST_BYTES if size is None else min(_MOST_BYTES, size - at)):
-                yield _Record(at, fault=f"it has {length} bytes, more than are there, or than 512 MiB")
-                return
-            data, footer = stream.read(length), stream.read(_FOOTER)
-            if len(footer) < _FOOTER:
-                yield _Record(at, fault="the file ends within it")
-                return
-            is_whole = masked_crc32c(data) == int.from_bytes(footer, "little")
-            yield _Record(at, data, _damage(data) if is_whole else "its checksum is wrong")
-            at += length + _FOOTER
-    except OSError as error:
-        yield _Record(at, fault=str(error))
-
-
-def _damage(data: bytes) -> str:
-    try:
-        _features(data)
-    except ValueError as error:
-        return f"invalid tf.train.Example: {error}"
-    return ""
-
-
-def _features(data: bytes) -> dict[str, Feature]:
-    return features_of(data, _MOST_NUMBERS)
+    stretches = Stretches(points, max((sum(span) for span in spans), default=0)) if points else None
+    return _Contents(array, faults, frozenset(lists), frozenset(left_out), stretches)
 
 
 def _audio_span(feature: Feature | None, name: str) -> tuple[tuple[int, int], str]:
@@ -246,7 +168,8 @@ def _audio_span(feature: Feature | None, name: str) -> tuple[tuple[int, int], st
     if feature.form != "bytes":
         return (0, 0), f"its feature {name!r} has numbers; expected the bytes of an audio file"
     if len(feature.values) != 1:
-        return (0, 0), f"its feature {name!r} has {len(feature.values)} values; expected one"
+        number = "many" if feature.is_long else len(feature.values)
+        return (0, 0), f"its feature {name!r} has {number} values; expected one"
     start, stop = feature.values[0]  # type: ignore[misc]  # of bytes: spans
     return (start, stop), ""
 
@@ -256,7 +179,7 @@ def _is_audio(data: bytes, feature: Feature) -> bool:
 
 
 def _is_column(data: bytes, feature: Feature) -> bool:
-    if feature.form != "bytes":
+    if feature.form != "bytes" or feature.is_long:
         return not feature.is_long
     try:
         return all("\0" not in data[start:stop].decode() for start, stop in feature.values)  # type: ignore[misc]
@@ -271,32 +194,6 @@ def _value(data: bytes, feature: Feature, *, is_list: bool) -> Any:  # noqa: ANN
     else:
         values = [value if math.isfinite(value) else None for value in feature.values]  # type: ignore[arg-type,misc]
     return values if is_list else next(iter(values), None)
-
-
-def _is_gzip(data: BinaryIO) -> bool:
-    """Whether a file is GZIP. A record of 559,903 bytes begins with the same three bytes, but has its checksum."""
-    head = data.read(_HEADER)
-    data.seek(0)
-    return head.startswith(_GZIP) and masked_crc32c(head[:8]) != int.from_bytes(head[8:], "little")
-
-
-def _is_packed(file: str) -> bool:
-    with opened(file) as data:
-        return _is_gzip(data)
-
-
-def _unpacked(file: str, stamp: FileStamp | None, points: list[Point], start: int, num_bytes: int) -> bytes:
-    """Bytes of the content of a GZIP file. What is around them is kept, for records that are opened in order."""
-    first, last = stretch_of(points, start), stretch_of(points, start + num_bytes)
-    with _unpacking:
-        found = [_stretches.of((file, stamp, at), partial(_stretch, file, points, at)) for at in range(first, last + 1)]
-    start -= points[first].unpacked
-    return b"".join(found)[start : start + num_bytes] if len(found) > 1 else found[0][start : start + num_bytes]
-
-
-def _stretch(file: str, points: list[Point], number: int) -> bytes:
-    with opened(file) as data:
-        return stretch_at(data, points, number)
 
 
 def _files_of(uri: str) -> list[str]:

@@ -1,6 +1,7 @@
 """A scan whose tables are divided passes over each file with many recordings once."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import polars as pl
@@ -10,8 +11,11 @@ from headrace.catalog.stored.update import update_catalog
 from headrace.catalog.tables.corpus_tables import open_rows
 from headrace.config.dataset import DatasetConfig
 from headrace.sources.kinds import gzip_points, parquet, tfrecord
+from headrace.sources.kinds.gzip_points import Stretches
+from headrace.sources.kinds.tfrecord import TfrecordItems
+from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept
-from headrace.sources.sources import corpus_of
+from headrace.sources.sources import corpus_of, open_corpus
 from headrace.stores.storage import open_storage
 from tests.support.catalog_fakes import fake_runtime
 from tests.support.tfrecords import example, write_records
@@ -73,10 +77,36 @@ def test_a_large_row_group_is_decoded_in_parts_of_which_each_is_decoded_once(tmp
 def test_each_stretch_of_a_gzip_file_is_unpacked_once(tmp_path, monkeypatch):
     monkeypatch.setattr(gzip_points, "_APART_BYTES", 5000)
     monkeypatch.setattr(gzip_points, "_PIECE_BYTES", 100)
-    monkeypatch.setattr(tfrecord, "_stretches", Kept(len, 30_000))
+    monkeypatch.setattr(gzip_points, "_kept", Kept(len, 30_000))
     for file, sounds in enumerate(SOUNDS):
         write_records(tmp_path / f"{file}.tfrecord.gz", [example({"audio": [sound]}) for sound in sounds])
-    counts = counted(monkeypatch, tfrecord, "_stretch", lambda file, _, number: (file, number))
+    counts = counted(monkeypatch, Stretches, "_stretch", lambda _, file, number: (file, number))
     scanned(tmp_path, "tfrecord")
     assert len(counts) > 2 * FILES
     assert set(counts.values()) == {1}
+
+
+def test_a_scan_reads_each_tfrecord_file_twice_and_threads_that_open_records_read_it_once(tmp_path, monkeypatch):
+    for file, sounds in enumerate(SOUNDS):
+        write_records(tmp_path / f"{file}.tfrecord", [example({"audio": [sound]}) for sound in sounds])
+    monkeypatch.setattr(TfrecordItems, "_audio", "audio")  # that finding it reads a record is of no interest
+    counts = counted(monkeypatch, tfrecord, "read_records", lambda file, *_: file)
+    scanned(tmp_path, "tfrecord")
+    assert set(counts.values()) == {2}
+
+    corpus, counts = (
+        open_corpus("tfrecord", str(tmp_path), {}),
+        counted(monkeypatch, tfrecord, "_indexed", lambda *_: 0),
+    )
+    listed = next(corpus.list())
+    monkeypatch.setattr(tfrecord, "_contents", Kept(lambda _: 1, 1))
+    counts.clear()
+    stamp = FileStamp(listed.num_bytes[0], listed.mtime_ns[0], listed.ctime_ns[0])
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda path: opened_once(corpus, path, stamp), listed.path[:TO_A_FILE]))
+    assert counts == {0: 1}
+
+
+def opened_once(corpus, path, stamp):
+    with corpus.open(path, stamp) as file:
+        return file.read()

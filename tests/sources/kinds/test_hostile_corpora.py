@@ -27,7 +27,7 @@ from tests.support.tfrecords import example, write_records
 
 GOOD, LINK, OUTSIDE, DOTS = "good", "link", "outside", "dots"
 GONE, PIPE, FOLDER, DAMAGED, EMPTY = "gone", "pipe", "folder", "damaged", "empty"
-COMMAND, SKIPPED = "command", "skipped"
+COMMAND, SKIPPED, SURROGATE = "command", "skipped", "surrogate"
 STATES = (GOOD, LINK, OUTSIDE, DOTS, GONE, PIPE, FOLDER, DAMAGED, EMPTY)
 READABLE = {GOOD, LINK, OUTSIDE, DOTS}
 NUM_SECONDS = 0.01
@@ -60,6 +60,8 @@ def sound(path, number):
 
 def put(root, number, state):
     """Make an entry of a folder. Returns the path by which a table names it."""
+    if state == SURROGATE:
+        return f"u{number}\ud800.wav"
     path = root / f"u{number}.wav"
     if state in {LINK, OUTSIDE, DOTS}:
         kept = sound(root / f"kept/u{number}.wav" if state == LINK else root.parent / f"outside/u{number}.wav", number)
@@ -155,8 +157,8 @@ def tfrecord(root, entries):
 
 WRITERS = {
     "kaldi": (kaldi, [COMMAND]),
-    "nemo": (nemo, [SKIPPED]),
-    "lhotse": (lhotse, [COMMAND]),
+    "nemo": (nemo, [SKIPPED, SURROGATE]),
+    "lhotse": (lhotse, [COMMAND, SURROGATE]),
     "parquet": (parquet, []),
     "parquet_of_paths": (parquet_of_paths, []),
     "webdataset": (webdataset, []),
@@ -228,3 +230,24 @@ def test_an_id_that_comes_twice_is_an_error_with_its_file_or_a_reject(name, tmp_
             scanned(name, root)
         return
     _check_account(scanned(name, root))
+
+
+@pytest.mark.parametrize("name", ["nemo", "lhotse"])
+def test_a_name_with_half_of_a_surrogate_pair_is_a_reject(name, tmp_path):
+    root = tmp_path / "corpus"
+    root.mkdir()
+    WRITERS[name][0](root, [(0, GOOD), (1, SURROGATE)])
+    scan = scanned(name, root)
+    _check_account(scan)
+    assert scan.num_recordings == 1
+    assert {(path, "surrogate" in reason) for path, reason in scan.rejected.select("path", "reason").rows()} == {
+        ("u1\\ud800.wav", True)
+    }
+
+
+def test_a_value_with_half_of_a_surrogate_pair_is_an_error(tmp_path):
+    nemo(tmp_path, [(0, GOOD)])
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(manifest.read_text().replace("{", '{"text": "x\\ud800", ', 1))
+    with pytest.raises(ConfigError, match=r"half of a surrogate pair \(at the end of .*x.ud800"):
+        scanned("nemo", tmp_path)

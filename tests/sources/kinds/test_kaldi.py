@@ -1,10 +1,14 @@
 """Kaldi data directories: paths, archives, commands, segments and tables, from the YAML to samples."""
 
+import io
+
 import numpy as np
 import pytest
 import soundfile
 
 from headrace.errors import ConfigError
+from headrace.sources import joined_channels as joined_channels_module
+from headrace.sources.joined_channels import joined_channels
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_corpus
 from headrace.testing import CorpusContract
@@ -130,7 +134,7 @@ class TestChannelsInFiles(_Kaldi):
 
     def change(self, folder):
         sound(folder / "corpus/wav", 1, seed=100)
-        return Change("wav/utt-1.wav wav/far/utt-1.wav")
+        return Change("wav/utt-1.wav\twav/far/utt-1.wav")
 
     def spoil(self, folder):
         (folder / "corpus/wav/far/utt-1.wav").write_bytes(b"RIFF and no more")
@@ -170,6 +174,39 @@ def test_channels_that_cannot_be_joined_are_a_reject_with_the_reason(tmp_path):
     assert listing.code == ["unreadable"] * 3
     for reason, said in zip(listing.reason, ("equally long", "no such file", "lossless"), strict=True):
         assert said in reason
+
+
+def test_a_float_channel_beside_integers_of_32_bits_is_a_reject_and_beside_24_bits_the_samples(tmp_path):
+    samples = np.array([1, -(2**23), 2**23 - 1]) / 2**23
+    for subtype in ("FLOAT", "PCM_24", "PCM_32"):
+        soundfile.write(tmp_path / f"{subtype}.wav", samples, 8000, subtype=subtype)
+    write_table(tmp_path, "wav.scp", "x PCM_32.wav FLOAT.wav", "y FLOAT.wav PCM_24.wav")
+    (listing,) = open_corpus("kaldi", str(tmp_path), {}).list()
+    assert listing.code == ["unreadable", None]
+    assert "PCM_32.wav is PCM_32, whose samples do not fit" in listing.reason[0]
+    joined = joined_channels([f"{tmp_path}/FLOAT.wav", f"{tmp_path}/PCM_24.wav"])
+    assert np.array_equal(soundfile.read(io.BytesIO(joined))[0], np.stack([samples, samples], axis=1))
+
+
+def test_joining_probes_each_file_once(tmp_path, monkeypatch):
+    probed, files = [], [str(write_sound(tmp_path / name, 1)) for name in ("a.wav", "b.wav")]
+    real = joined_channels_module._info
+    monkeypatch.setattr(joined_channels_module, "_info", lambda file: probed.append(file) or real(file))
+    joined_channels(files)
+    assert probed == files
+
+
+def test_channels_below_a_folder_with_a_space_are_opened(tmp_path):
+    files = [write_sound(tmp_path / f"my sounds/{name}.wav", 1) for name in "ab"]
+    data = tmp_path / "my sounds/data/train"
+    write_table(data, "wav.scp", "x a.wav b.wav")
+    corpus = open_corpus("kaldi", str(data), {})
+    (listing,) = corpus.list()
+    assert listing.path == ["\t".join(map(str, files))]
+    with corpus.open(
+        listing.path[0], FileStamp(listing.num_bytes[0], listing.mtime_ns[0], listing.ctime_ns[0])
+    ) as file:
+        assert soundfile.read(file)[0].shape == (400, 2)
 
 
 def test_a_path_with_spaces_is_one_file(tmp_path):
@@ -264,7 +301,7 @@ def test_no_command_of_a_data_directory_is_run(tmp_path):
 
 
 def test_a_folder_without_wav_scp_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"a folder with wav\.scp"):
+    with pytest.raises(ConfigError, match=r"one Kaldi data directory: a folder with wav\.scp"):
         open_corpus("kaldi", str(tmp_path), {})
 
 

@@ -1,5 +1,7 @@
 """Snapshots, views and splits of another output as a source."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import soundfile
@@ -12,6 +14,7 @@ from headrace.format.beside.view_files import ViewOrigin, commit_view, partition
 from headrace.format.beside.views import PartitionCounts, ViewDefinition
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.sources.kinds.output import OutputItems, OutputOptions
 from headrace.sources.sources import open_corpus
 from headrace.stores.storage import open_storage
 from headrace.testing import CorpusContract
@@ -186,6 +189,16 @@ def test_columns_of_one_name_have_the_name_of_their_set(tmp_path):
     row = next(row for row in rows_of(output) if row["text"] == "text 2")
     assert [row[name] for name in ("text_a", "text_b", "size_a", "size_b")] == ["a", "b", 4096, 4096]
     assert not {"size", "text_vad", "speech_vad"} & row.keys()
+
+
+def test_two_columns_that_would_have_one_name_are_an_error():
+    def columns(*names):
+        return SimpleNamespace(specs=[SimpleNamespace(name=name, is_fact=False) for name in names])
+
+    items = OutputItems("/made", 1, None, OutputOptions())
+    vars(items)["_sets"] = {"metadata": columns("score", "score_vad"), "vad": columns("score")}
+    with pytest.raises(ConfigError, match=r"'score' of 'vad' and column 'score_vad' of 'metadata' .*'score_vad'"):
+        items._columns  # noqa: B018 - a property
 
 
 def test_new_columns_are_a_change_of_the_source(tmp_path):

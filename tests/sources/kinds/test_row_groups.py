@@ -39,7 +39,27 @@ def test_row_groups_of_another_writer():
     assert row_groups(file) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 5, b"\x1c\xff\x04\0\0\0PAR1", b"\x15\x04\0\x03\0\0\0PAR1"])
+def footer(data):
+    return data + len(data).to_bytes(4, "little") + b"PAR1"
+
+
+DAMAGED = {
+    "length of bytes": b"\x18" + b"\xff" * 9 + b"\x01",
+    "endless number": b"\x15" + b"\xff" * 10_000,
+    "groups with structs": b"\x49\x1c\x2c\0\x1c\0\0\0",
+    "groups with negative numbers": b"\x49\x1c\x26\x01\x16\x02\0\0",
+    "groups with truth": b"\x49\x1c\x21\x11\0\0",
+}
+
+
+def test_a_group_of_these_forms_has_numbers():
+    assert row_groups(io.BytesIO(footer(b"\x49\x1c\x26\x04\x16\x02\0\0"))) == [(1, 2)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"PAR1", b"PAR1" * 5, b"\x1c\xff\x04\0\0\0PAR1", b"\x15\x04\0\x03\0\0\0PAR1", *map(footer, DAMAGED.values())],
+)
 def test_a_damaged_footer_is_an_os_error(content):
     with pytest.raises(OSError, match="Parquet"):
         row_groups(io.BytesIO(content))

@@ -1,6 +1,8 @@
 """`tf.train.Example` without TensorFlow, beside protobuf's own parser."""
 
 import math
+import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -48,8 +50,8 @@ def test_a_damaged_example_is_an_error_or_features(features, data):
         return
 
 
-def test_lists_of_more_numbers_are_not_parsed():
-    for values in ([1.0] * 101, [1] * 101):
+def test_lists_of_more_values_are_not_parsed():
+    for values in ([1.0] * 101, [1] * 101, [b"a"] * 101):
         for packed in (True, False):
             (feature,) = features_of(example({"a": values}, packed=packed), 100).values()
             assert (feature.is_long, feature.values) == (True, ())
@@ -69,6 +71,30 @@ def test_lists_of_more_numbers_are_not_parsed():
 def test_damage_is_an_error(data):
     with pytest.raises(ValueError, match=r"field|number|float|utf-8"):
         features_of(data, 100)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        example({"a": [b""] * 500_000}),
+        field(1, field(1, field(1, b"a") * 300_000)),  # many names of one feature
+        field(1, b"".join(field(1, field(1, b"%d" % number)) for number in range(1000)) + field(1, b"") * 100_000),
+    ],
+)
+def test_what_is_parsed_takes_little_memory_whatever_an_example_has(data):
+    tracemalloc.start()
+    try:
+        with suppress(ValueError):
+            features_of(data, 100)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_example_has_at_most_1000_features():
+    assert len(features_of(example({str(number): [1] for number in range(1000)}), 100)) == 1000
+    with pytest.raises(ValueError, match="more than 1000 features"):
+        features_of(example({str(number): [1] for number in range(1001)}), 100)
 
 
 def test_an_example_of_protobufs_own_writer_is_read():
