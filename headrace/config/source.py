@@ -132,7 +132,7 @@ class SourceConfig(Section):
     """The recordings, their metadata, and which recordings become samples.
 
     Attributes:
-        uri: folder or bucket prefix of the recordings; for other kinds than `files` also a list of places.
+        uri: folder or bucket prefix of the recordings; for all kinds but `files` and `kaldi` also a list.
         metadata: paths, URLs and glob patterns of CSV, TSV, JSON, JSONL or Parquet files, which are one table with a
             column `path`, joined to the recordings; in the YAML also one path.
         table: how the file of the metadata is read.

@@ -50,9 +50,10 @@ def test_nemo_gets_signals_and_tokens_of_four_tensors_and_goes_on_where_it_stopp
         assert (signal.shape, signal.dtype) == ((4, int(signal_len.max())), torch.float32)
         assert (transcript.shape, transcript.dtype) == ((4, int(transcript_len.max())), torch.int64)
         assert {signal_len.dtype, transcript_len.dtype} == {torch.int64}
-        for row, length in zip(transcript, transcript_len.tolist(), strict=True):
+        lengths = zip(signal_len.tolist(), transcript_len.tolist(), strict=True)
+        for row, (num_frames, length) in zip(transcript, lengths, strict=True):
             number = int("".join(map(chr, row[:length].tolist())).removeprefix("text "))
-            assert signal_len[0] >= 400
+            assert num_frames == 400 + number
             assert 0 <= number < 12
             assert row[length:].tolist() == [7] * (len(row) - length)
     again = loader()

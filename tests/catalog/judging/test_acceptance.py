@@ -1,4 +1,4 @@
-"""Decisions about files that need other files or settings, and the digests and facts that follow from them."""
+"""Decisions about files that need other files or settings, and the facts that follow from them."""
 
 import polars as pl
 import pytest
@@ -9,16 +9,16 @@ from headrace.catalog.judging.acceptance import (
     decide_files,
     decode_rejects,
     formed,
-    recording_digests,
     rejected_rows,
     sorted_rejects,
     unknown_exclusions,
     with_decode_rejects,
     with_rejects,
 )
-from headrace.catalog.rows.schemas import RECORDING_SCHEMA, REJECTED_SCHEMA
+from headrace.catalog.rows.schemas import REJECTED_SCHEMA
 from headrace.config.source import Duplicates, KeyForm
 from headrace.format.rejects import RejectReason, RejectSubject
+from tests.support.recording_table import recordings
 
 
 def candidates(*rows):
@@ -50,33 +50,6 @@ def test_a_row_keeps_its_first_rejection():
     found = with_rejects(rows, pl.lit(value=True), "too_short", pl.lit("short"))
     assert codes(found) == {"a": "too_short", "b": "empty"}
     assert with_rejects(rows, pl.lit(value=False), "too_short", pl.lit("short")) is rows
-
-
-def recordings(**changes):
-    row = {
-        **dict.fromkeys(RECORDING_SCHEMA),
-        "key": "k",
-        "path": "a.wav",
-        "sha256": "1",
-        "num_frames": 10,
-        "sample_rate_hz": 10,
-        "num_channels": 1,
-        "bits_per_sample": 16,
-        "start_frame": 0,
-        "stop_frame": 10,
-        "mtime_ns": 5,
-    }
-    return pl.DataFrame([row | changes], schema=RECORDING_SCHEMA).drop("recording_digest")
-
-
-def test_a_digest_changes_with_what_reaches_a_shard_and_not_with_times():
-    (before,) = recording_digests(recordings())
-    assert len(before) == 32
-    assert recording_digests(recordings(mtime_ns=6, num_bytes=7)).to_list() == [before]
-    for change in ({"key": "l"}, {"path": "b.wav"}, {"sha256": "2"}, {"stop_frame": 9}, {"num_channels": 2}):
-        assert recording_digests(recordings(**change))[0] != before
-    (excluded,) = recording_digests(recordings(excluded_segments="k-s000001"))
-    assert excluded.startswith(f"{before}-")
 
 
 def test_rejects_are_sorted_by_path_and_origin():
