@@ -168,6 +168,10 @@ class _AudioRecipe:
         undecodable = {refusal for index in indexes for refusal in rejections_of(index)}
         return tuple(sorted([*self._too_short, *undecodable], key=lambda refusal: refusal.path))
 
+    def labels(self, indexes: Sequence[ShardIndex]) -> dict[str, tuple[str, ...]]:  # noqa: ARG002
+        """See `ShardRecipe`: none, which columns alone have."""
+        return {}
+
     def made(self, indexes: Sequence[ShardIndex]) -> tuple[MadeShards, ...]:  # noqa: ARG002
         """See `ShardRecipe`: none, because bytes of audio depend on no device."""
         return ()

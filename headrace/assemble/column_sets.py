@@ -5,6 +5,7 @@ scan (`column_tables`); those of features are computed from the audio. The funct
 polars import it late, because a code server does without.
 """
 
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,14 +49,21 @@ def rows_of_set(
         output: the output of the data set.
         catalog: the header of its catalog.
         name: the set.
-        config: the settings of the data set, of which only the features matter.
+        config: the settings of the data set, of which the features and the labels matter.
     """
     if config is not None and (feature := config.feature(name)) is not None:
         return dict.fromkeys(catalog.partitions, feature_rows(feature))
     if name != METADATA_SET:
         header = read_table_header(output, name)
         return None if header is None else {p: header.rows.get(p, "") for p in catalog.partitions}
-    return {name: entry.rows.sha256 if entry.rows else "" for name, entry in catalog.partitions.items()}
+    labels = () if config is None else config.source.labels
+    return {name: _metadata_rows(entry, labels) for name, entry in catalog.partitions.items()}
+
+
+def _metadata_rows(entry: PartitionEntry, labels: tuple[str, ...]) -> str:
+    """Digest of the rows of a partition of the metadata; other labels make another one."""
+    rows = entry.rows.sha256 if entry.rows else ""
+    return f"{rows} labels {json.dumps(sorted(labels))}" if labels else rows
 
 
 def rows_of_texts(output: Storage, config: DatasetConfig, latents: LatentsConfig) -> dict[str, str] | None:
@@ -105,6 +113,7 @@ def build_columns(
         BuildError: there are no audio shards, or see `bring_up_to_date`.
     """
     values: Callable[[], ColumnValues]
+    labels = config.source.labels if name == METADATA_SET else ()
     if name == METADATA_SET:
         try:
             blob = output.read(HEADER_PATH)
@@ -112,7 +121,7 @@ def build_columns(
             raise CatalogError(f"{output.uri}: there is no catalog yet; {SCAN}") from error
         totals, entry = partition_in(blob, partition, place := f"{output.uri}/{HEADER_PATH}")
         check_grouping(totals, config, place)
-        rows = entry.rows.sha256 if entry.rows else ""
+        rows = _metadata_rows(entry, labels)
         values = partial(_metadata, output, config, entry)
     elif (feature := config.feature(name)) is not None:
         rows, values = feature_rows(feature), partial(FeatureValues, output.at("audio"), feature)
@@ -121,7 +130,7 @@ def build_columns(
         rows = header.rows.get(partition, "")
         values = partial(_joined, output, config, partition, header)
     folder = columns_folder(output, name)
-    return build_column_partition(partition, rows, values, output.at("audio"), folder, progress)
+    return build_column_partition(partition, rows, values, output.at("audio"), folder, progress, labels)
 
 
 def commit_set(output: Storage, name: str, config: DatasetConfig | None = None) -> tuple[NumberedSnapshot, bool]:

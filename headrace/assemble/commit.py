@@ -15,11 +15,18 @@ from headrace.assemble.reconcile import wanted_latents
 from headrace.assemble.staleness import plan_build
 from headrace.errors import AlreadyExistsError, BuildError, NotFoundError, StaleError
 from headrace.format.beside.column_files import SPECS_KEY, read_columns
+from headrace.format.beside.labels import LABELS_KEY, appended, labels_in
 from headrace.format.indexes.index_files import read_index
-from headrace.format.manifests.manifests import KnownManifest, NumberedManifest, read_manifest
+from headrace.format.manifests.manifests import KnownManifest, Manifest, NumberedManifest, read_manifest
 from headrace.format.shards.condemned import lasting_sizes
 from headrace.format.snapshots.commits import commit_snapshot
-from headrace.format.snapshots.snapshots import NumberedSnapshot, Snapshot, read_snapshot, snapshot_path
+from headrace.format.snapshots.snapshots import (
+    NumberedSnapshot,
+    Snapshot,
+    read_snapshot,
+    snapshot_numbers,
+    snapshot_path,
+)
 from headrace.format.snapshots.summaries import newest_summaries
 from headrace.format.tensors.outputs import OUTPUTS
 from headrace.format.typed_json import json_value
@@ -160,9 +167,20 @@ def _commit_columns(
         **_audio_origin(origin),
         "set": name,
         SPECS_KEY: [] if shard is None else [asdict(spec) for spec in read_columns(storage, shard).specs],
+        **_labels(storage, plan.current),
     }
     catalog = origin.snapshot.catalog
     return commit_snapshot(storage, plan.current, catalog, facts, lambda _: check_lasts(audio, origin))
+
+
+def _labels(storage: Storage, manifests: Mapping[str, KnownManifest]) -> dict[str, object]:
+    """The labels of all partitions, of which those that changed are read."""
+    newest = read_snapshot(storage).snapshot if snapshot_numbers(storage) else None
+    old = newest.partitions if newest else {}
+    changed = {name: found for name, found in manifests.items() if name not in old or old[name].digest != found.digest}
+    found = (_read(storage, name, found).labels for name, found in changed.items())
+    labels = appended(labels_in(newest) if newest else {}, found)
+    return {LABELS_KEY: labels} if labels else {}
 
 
 def _audio_origin(audio: NumberedSnapshot) -> dict[str, object]:
@@ -189,12 +207,16 @@ def _origin(
 def _any_shard(storage: Storage, manifests: Mapping[str, KnownManifest]) -> str | None:
     """Name of the first shard of the first partition that has any; None without shards."""
     for partition, found in manifests.items():
-        try:
-            if shards := read_manifest(storage, partition, found.number).manifest.shards:
-                return shards[0].name
-        except NotFoundError as error:
-            raise AlreadyExistsError(f"{error}; there is a newer manifest") from error
+        if shards := _read(storage, partition, found).shards:
+            return shards[0].name
     return None
+
+
+def _read(storage: Storage, partition: str, found: KnownManifest) -> Manifest:
+    try:
+        return read_manifest(storage, partition, found.number).manifest
+    except NotFoundError as error:
+        raise AlreadyExistsError(f"{error}; there is a newer manifest") from error
 
 
 def check_lasts(audio: Storage, origin: NumberedSnapshot) -> None:

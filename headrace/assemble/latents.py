@@ -219,6 +219,10 @@ class _LatentRecipe:
         """See `ShardRecipe`: the samples without latents, in the order of the shards."""
         return tuple(refusal for index in indexes for refusal in rejections_of(index))
 
+    def labels(self, indexes: Sequence[ShardIndex]) -> dict[str, tuple[str, ...]]:  # noqa: ARG002
+        """See `ShardRecipe`: none, which columns alone have."""
+        return {}
+
     def made(self, indexes: Sequence[ShardIndex]) -> tuple[MadeShards, ...]:
         """See `ShardRecipe`: what the indexes say."""
         return made_shards(indexes)

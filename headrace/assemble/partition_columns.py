@@ -6,14 +6,16 @@ a table that was joined. A file is written again if its rows or the keys of its 
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, Protocol
 
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.errors import BuildError
 from headrace.format.beside.column_files import publish_columns, published_columns
-from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnTable, keys_digest
+from headrace.format.beside.labels import labels_of
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeShards
@@ -78,6 +80,7 @@ def build_column_partition(  # noqa: PLR0913, PLR0917 - the parts of a build, an
     audio: Storage,
     storage: Storage,
     progress: Callable[[int], None] = lambda num_samples: None,  # noqa: ARG005
+    labels: tuple[str, ...] = (),
 ) -> PartitionBuild:
     """Bring the columns of one partition up to date with its audio shards. No audio shard is read, only indexes.
 
@@ -88,16 +91,17 @@ def build_column_partition(  # noqa: PLR0913, PLR0917 - the parts of a build, an
         audio: the folder of audio shards.
         storage: the folder of this set of columns.
         progress: called with a number of samples each time this many are done.
+        labels: columns of text whose distinct values the manifest has.
 
     Raises:
         BuildError: the audio shards do not exist, or see `bring_up_to_date`.
-        ConfigError: a value does not fit the type of its column.
+        ConfigError: a value does not fit the type of its column, or there is no column of text with labels.
     """
     source = newest_manifest(audio, partition)
     if source is None:
         raise BuildError(f"{partition}: no audio shards in {audio.uri}; build the audio shards of this partition first")
-    recipe = _ColumnsRecipe(source, rows, values, audio, storage, progress)
-    return bring_up_to_date(recipe, storage, _stored, progress)
+    recipe = _ColumnsRecipe(source, rows, values, audio, storage, progress, labels)
+    return bring_up_to_date(recipe, storage, partial(_stored, labels), progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,7 @@ class _Stored:
     num_bytes: int
     num_rows: int
     input_digest: str
+    labels: Mapping[str, frozenset[str]]
 
 
 @dataclass(slots=True)
@@ -130,6 +135,7 @@ class _ColumnsRecipe:
         audio: the folder of audio shards.
         storage: the folder of this set of columns.
         progress: called with a number of samples each time this many are written.
+        columns_of_labels: columns of text whose distinct values the manifest has.
     """
 
     source: NumberedManifest
@@ -138,6 +144,7 @@ class _ColumnsRecipe:
     audio: Storage
     storage: Storage
     progress: Callable[[int], None]
+    columns_of_labels: tuple[str, ...] = ()
     _values: ColumnValues | None = None
     _kept: dict[str, ColumnTable] = field(default_factory=dict)  # of planned files, by audio shard
 
@@ -178,7 +185,9 @@ class _ColumnsRecipe:
             table = self._kept.pop(plan.audio.name, None) or self._table(self._values, plan.audio.name, plan.place)
             table = replace(table, input_digest=plan.input_digest)
             name, num_bytes = publish_columns(self.storage, plan.place, table)
-            written[plan.input_digest] = _Stored(name, num_bytes, len(table), plan.input_digest)
+            written[plan.input_digest] = _Stored(
+                name, num_bytes, len(table), plan.input_digest, labels_of(table, self.columns_of_labels)
+            )
             self.progress(len(table))
         return written
 
@@ -198,6 +207,13 @@ class _ColumnsRecipe:
         """See `ShardRecipe`: the rows of the partition without a sample, whose recordings were rejected."""
         return () if self._values is None else self._values.left_over()
 
+    def labels(self, stored: Sequence[_Stored]) -> dict[str, tuple[str, ...]]:
+        """See `ShardRecipe`: the distinct values of all files."""
+        return {
+            name: tuple(sorted(frozenset[str]().union(*(one.labels[name] for one in stored))))
+            for name in self.columns_of_labels
+        }
+
     def made(self, stored: Sequence[_Stored]) -> tuple[MadeShards, ...]:  # noqa: ARG002
         """See `ShardRecipe`: none, for columns."""
         return ()
@@ -216,6 +232,8 @@ class _ColumnsRecipe:
         return hashlib.sha256(f"columns {COLUMNS_FORMAT} {place.sequence}\n".encode() + content).hexdigest()
 
 
-def _stored(storage: Storage, name: str, num_bytes: int) -> _Stored | None:
+def _stored(labels: Sequence[str], storage: Storage, name: str, num_bytes: int) -> _Stored | None:
     table = published_columns(storage, name, num_bytes)
-    return None if table is None else _Stored(name, num_bytes, len(table), table.input_digest)
+    if table is None or not {*labels} <= {spec.name for spec in table.specs if spec.kind is ColumnKind.STRING}:
+        return None
+    return _Stored(name, num_bytes, len(table), table.input_digest, labels_of(table, labels))

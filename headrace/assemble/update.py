@@ -114,6 +114,9 @@ class ShardRecipe(Protocol[PlanT, StoredT]):
     def lengths(self, stored: Sequence[StoredT], /) -> StoredCensus | None:
         """Lengths of samples in the manifest, given all shards in order; None if samples have no length."""
 
+    def labels(self, stored: Sequence[StoredT], /) -> dict[str, tuple[str, ...]]:
+        """See `Manifest.labels`, given all shards in order; empty except for columns."""
+
     def made(self, stored: Sequence[StoredT], /) -> tuple[MadeShards, ...]:
         """Devices and software that computed the shards, given all of them in order; empty except for latents."""
 
@@ -243,6 +246,7 @@ def _manifest(
         refused=recipe.rejected(found),
         keys=digest_of(keys) if keys else "",
         lengths=recipe.lengths(found),
+        labels=recipe.labels(found),
         made=recipe.made(found),
     )
 

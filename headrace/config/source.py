@@ -151,6 +151,8 @@ class SourceConfig(Section):
         path_columns: template of the paths of recordings, whose names become columns of text.
         ignore: glob patterns of files that are no recordings; one without `/` is about names.
         follow_links: whether symbolic links may lead out of `uri`.
+        labels: columns of text whose values get numbers, which tensors of the loader have; they stay when values are
+            added.
         sidecars: extensions of files beside recordings whose values become columns.
         validation: `module:object`, a pandera (polars) schema for the metadata columns; in the YAML `schema`.
         kind: what the source is (`headrace.source_kinds`).
@@ -177,6 +179,7 @@ class SourceConfig(Section):
     ignore: tuple[Annotated[str, AfterValidator(_checked_pattern)], ...] = ()
     follow_links: bool = False
     sidecars: Annotated[tuple[str, ...], AfterValidator(_checked_extensions)] = ()
+    labels: tuple[_ColumnName, ...] = ()
     kind: Annotated[str, Field(min_length=1)] = FILES
     options: dict[str, Any] = Field(default_factory=dict)
 

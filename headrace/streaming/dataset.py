@@ -111,7 +111,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
         output: str = "torch",
         change_streams: bool = False,
         columns: Sequence[str] = (),
-        tensors: Sequence[str] | Mapping[str, float] = (),
+        tensors: Sequence[str] | Mapping[str, float | Sequence[str]] = (),
         fields: Sequence[str] | None = None,
         decode: str = "none",
         pad: Mapping[str, float] = MappingProxyType({}),
@@ -197,6 +197,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
                 None. The set "metadata" adds what the samples' JSON lacks.
             tensors: columns of numbers that come as tensors under their own names: float32 with NaN where a sample has
                 no value, int64, or bool; `{"snr": 0.0}` gives the value for samples without one, which integers need.
+                Text comes as int64, the places of its values in `{"species": ["crow", "owl"]}` or, if `source.labels`
+                of the YAML names it, in `labels`; -1 where a sample has none.
                 Names that are in none of the `columns` are looked for in the set "metadata".
             fields: the only fields to read and decode: "audio" or names of audio fields, "encoder_hidden" and its
                 joined variants, "metadata" (the JSON), and extensions of other files. None reads all fields.
@@ -348,6 +350,11 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def num_batches(self) -> int:
         """Batches of one rank in the next iteration; the same on every rank."""
         return len(self.epochs.progress.next_run())
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Column of text that comes as a tensor → its values; the place of a value is its number."""
+        return self._streams.labels
 
     @property
     def reading(self) -> StreamReaders:

@@ -25,10 +25,12 @@ class WantedTensor:
     Attributes:
         name: name of the column.
         null: the value where the column has none; None for NaN, which only floats have.
+        labels: for text, the values whose places are the numbers; None for those that the build numbered.
     """
 
     name: str
     null: float | None = None
+    labels: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +157,13 @@ def names_of_parts(name: str, value: object) -> tuple[str, ...]:
 
 
 def wanted_tensors(name: str, value: object) -> tuple[WantedTensor, ...]:
-    """Columns that come as tensors, from a list of names, or from names with the value that stands for no value.
+    """Columns that come as tensors: a list of names, or names with the value that stands for no value, or labels.
 
     Raises:
-        ConfigError: the value is neither, or a value that stands for no value is not a number.
+        ConfigError: the value is neither, or what stands for no value is not a number.
     """
     if isinstance(value, Mapping):
-        return tuple(
-            WantedTensor(text(name, column), _null(f"{name}[{column!r}]", null)) for column, null in value.items()
-        )
+        return tuple(_wanted_as(text(name, column), f"{name}[{column!r}]", one) for column, one in value.items())
     found = each(name, value, _wanted, "a list of names of columns, or {name: value where it is missing}")
     return tuple(dict.fromkeys(found))
 
@@ -193,7 +193,14 @@ def _wanted(name: str, value: object) -> WantedTensor:
     return value if isinstance(value, WantedTensor) else WantedTensor(text(name, value))
 
 
-def _null(name: str, value: object) -> float:
+def _wanted_as(column: str, name: str, value: object) -> WantedTensor:
     if isinstance(value, bool | int | float):
-        return value
-    raise ConfigError(f"{name} is {value!r}: expected a number, True or False")
+        return WantedTensor(column, value)
+    if not isinstance(value, list | tuple) or not value:
+        raise ConfigError(
+            f"{name} is {value!r}: expected a number, True or False; or, for text, the list of its labels"
+        )
+    labels = each(name, value, text, 'a list of labels, such as ["crow", "owl"]')
+    if len(set(labels)) < len(labels):
+        raise ConfigError(f"{name}: a label is there twice")
+    return WantedTensor(column, labels=labels)

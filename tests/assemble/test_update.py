@@ -57,6 +57,9 @@ class Recipe:
     def lengths(self, indexes):
         return None
 
+    def labels(self, stored):
+        return {}
+
     def made(self, stored):
         return ()
 

@@ -28,7 +28,7 @@ KEYS_SUFFIX = ".keys"
 _FORMAT_KEY = "headrace_manifest"
 _MANIFESTS = "manifests/"
 _READ_ATTEMPTS = 3
-_FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards", "made")
+_FIELDS = ("partition", "wanted", "source", "layout", "keys", "refused", "lengths", "shards", "labels", "made")
 _DIGEST = f"[0-9a-f]{{{DIGEST_DIGITS}}}"
 _KEYS_FILE = re.compile(rf"([^/]+)/(\d{{8,}})-{_DIGEST}\.keys$")
 _INT32 = range(1 << 31)
@@ -93,6 +93,7 @@ class Manifest:
         refused: recordings, or latents of samples, that were rejected.
         keys: SHA-256 (hex) of the file of planned keys (`planned_keys`); empty for latents, which have none.
         lengths: how many samples of which length each shard has; None if that is not known, and for columns.
+        labels: for columns of labels (`source.labels`), their name → the distinct values, sorted.
         made: for latents, what computed them, if that is known. It is no part of the digest.
     """
 
@@ -104,6 +105,7 @@ class Manifest:
     refused: tuple[ManifestRejection, ...] = ()
     keys: str = ""
     lengths: StoredCensus | None = None
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)
     made: tuple[MadeShards, ...] = ()
 
     @property
@@ -125,8 +127,10 @@ class Manifest:
     def to_json(self) -> bytes:
         """The bytes of the file; equal manifests give equal bytes."""
         content = asdict(self)
-        names = _FIELDS if self.made else _FIELDS[:-1]
-        return versioned_bytes(_FORMAT_KEY, {name: content[name] for name in names})
+        is_rare = {"labels", "made"}
+        return versioned_bytes(
+            _FORMAT_KEY, {name: content[name] for name in _FIELDS if content[name] or name not in is_rare}
+        )
 
     @property
     def digest(self) -> str:

@@ -102,6 +102,10 @@ class OpenStreams:
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
+        if len({opened.labels for opened in self._opened}) > 1:
+            raise ConfigError(
+                "tensors: the streams number labels differently; pass the labels, tensors={'species': ['crow', 'owl']}"
+            )
         check_rasters([opened.rasters for opened in self._opened])
         if (taken := next(filter(is_taken, dict(self.rasters)), None)) is not None:
             raise ConfigError(f"rasters: {taken!r} is a field that batches have: give the field another name")
@@ -129,6 +133,11 @@ class OpenStreams:
     def rasters(self) -> tuple[tuple[str, Raster], ...]:
         """Names of fields, and the grids of events that they are; columns are those of the first stream."""
         return self._opened[0].rasters
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Labels of each column of text that comes as a tensor; the streams have the same."""
+        return dict(self._opened[0].labels)
 
     @property
     def has_windows(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
+from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError
 from headrace.format.beside.column_files import parse_columns
 from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
 from headrace.format.indexes.index import ABSENT
@@ -70,18 +70,12 @@ class ColumnRow:
         """Each column that comes as a tensor, and its value.
 
         Raises:
-            SampleError: there is no value, and the tensor's dtype cannot say so; or the columns could not be read.
+            SampleError: see `TensorColumn.number`; or the columns could not be read.
         """
         for one, found in self._pairs():
             for number, tensor in enumerate(one.tensors):
                 value = None if found is None else found.tensors[number].value(self.row)
-                if value is None and (value := tensor.null) is None:
-                    raise SampleError(
-                        f"column {tensor.spec.name!r} of the set {one.name!r} has no value, and a tensor of type "
-                        f"{tensor.dtype} cannot say so: pass the value that stands for it, such as "
-                        f"tensors={{{tensor.spec.name!r}: {'False' if tensor.dtype == 'bool' else -1}}}"
-                    )
-                yield tensor, value
+                yield tensor, tensor.number(value, one.name)
 
     def _pairs(self) -> Iterator[tuple[ColumnSet, _ShardColumns | None]]:
         if self.fault is not None:

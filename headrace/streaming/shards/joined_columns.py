@@ -8,10 +8,12 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
-from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError
+from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
 from headrace.format.beside.column_files import specs_of
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
+from headrace.format.beside.labels import labels_in
 from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.format.typed_json import json_value
 from headrace.locate import locate
@@ -43,20 +45,40 @@ class JoinedSources:
 
 @dataclass(frozen=True, slots=True)
 class TensorColumn:
-    """A column of numbers that comes as a tensor.
+    """A column of numbers, or of labels, that comes as a tensor.
 
     Attributes:
         spec: name and type.
         null: the value where the column has none; None if that is an error.
+        labels: text → its number; None for columns of numbers.
     """
 
     spec: ColumnSpec
     null: float | None
+    labels: Mapping[str, int] | None = None
 
     @property
     def dtype(self) -> str:
         """The tensor's dtype: float32, int64 or bool."""
-        return TENSOR_DTYPES[self.spec.kind]
+        return TENSOR_DTYPES[ColumnKind.INT if self.labels is not None else self.spec.kind]
+
+    def number(self, value: Any, of_set: str) -> float:  # noqa: ANN401 - a value of a column
+        """The number of a value; None is no value.
+
+        Raises:
+            SampleError: there is no value, and the tensor's dtype cannot say so; or a text is not one of the labels.
+        """
+        name = self.spec.name
+        if value is None and self.null is None:
+            raise SampleError(
+                f"column {name!r} of the set {of_set!r} has no value, and a tensor of type {self.dtype} cannot say so: "
+                f"pass the value that stands for it, such as tensors={{{name!r}: "
+                f"{'False' if self.dtype == 'bool' else -1}}}"
+            )
+        found = self.null if value is None else value if self.labels is None else self.labels.get(value)
+        if found is None:
+            raise SampleError(f"column {name!r} of the set {of_set!r}: {value!r} is not one of its labels; add it to them")
+        return cast("float", found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +274,15 @@ def _tensor(tensor: WantedTensor, sets: Sequence[_Found], output: str) -> tuple[
     """The number of the set that has the column, and the column."""
     for number, one in enumerate(sets):
         if (spec := one.spec(tensor.name)) is not None:
+            if spec.kind is ColumnKind.STRING:
+                return number, TensorColumn(spec, _NO_LABEL, _labels(tensor, one))
             if spec.kind not in TENSOR_DTYPES:
                 raise ConfigError(
-                    f"tensors: {tensor.name!r} of the set {one.name!r} holds {_HELD[spec.kind]}, and only numbers and "
-                    "bools come as tensors: read it from the metadata, with columns=[…]"
+                    f"tensors: {tensor.name!r} of the set {one.name!r} holds {_HELD[spec.kind]}, and only numbers, "
+                    "bools and labels come as tensors: read it from the metadata, with columns=[…]"
                 )
+            if tensor.labels is not None:
+                raise ConfigError(f"tensors[{tensor.name!r}]: labels are for text, and the column is {spec.kind}")
             if tensor.null is not None:
                 _check_null(tensor.null, spec)
             is_float = spec.kind is ColumnKind.FLOAT
@@ -264,6 +290,18 @@ def _tensor(tensor: WantedTensor, sets: Sequence[_Found], output: str) -> tuple[
     numbers = sorted({spec.name for one in sets for spec in one.specs if spec.kind in TENSOR_DTYPES})
     known = f"the columns of numbers are {', '.join(numbers)}" if numbers else "no set has a column of numbers"
     raise ConfigError(f"tensors: no set that is read of {output} has a column {tensor.name!r}; {known}")
+
+
+def _labels(tensor: WantedTensor, one: _Found) -> dict[str, int]:
+    """Text → its number, as the user or the build says."""
+    labels = tensor.labels if tensor.labels is not None else labels_in(one.snapshot.snapshot).get(tensor.name)
+    if labels is None:
+        raise ConfigError(
+            f"tensors: {tensor.name!r} of the set {one.name!r} holds text, whose values have no numbers: pass them in "
+            f"order, tensors={{{tensor.name!r}: ['first', 'second']}}; or write source.labels: [{tensor.name}] in the "
+            "YAML and build again, or read it from the metadata, with columns=[…]"
+        )
+    return {label: place for place, label in enumerate(labels)}
 
 
 def _check_null(null: float, spec: ColumnSpec) -> None:
@@ -280,7 +318,8 @@ def _check_null(null: float, spec: ColumnSpec) -> None:
 
 
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
-_HELD = {ColumnKind.STRING: "text", ColumnKind.JSON: "lists or objects", ColumnKind.INTERVALS: "intervals"}
+_NO_LABEL = -1
+_HELD = {ColumnKind.JSON: "lists or objects", ColumnKind.INTERVALS: "intervals"}
 
 
 def _planned(number: int, found: _Found, tensors: Sequence[tuple[int, TensorColumn]], split: str | None) -> ColumnSet:

@@ -135,6 +135,12 @@ class OpenedRemote:
         return tuple(sorted((tensor.spec.name, tensor.dtype) for one in self.columns for tensor in one.tensors))
 
     @property
+    def labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Name and labels of each column of text that comes as a tensor; the place of a label is its number."""
+        columns = (tensor for one in self.columns for tensor in one.tensors)
+        return tuple(sorted((one.spec.name, tuple(one.labels)) for one in columns if one.labels is not None))
+
+    @property
     def pins(self) -> Pins:
         """Numbers of the snapshots that are open."""
         view = self.primary.identity.view
