@@ -77,7 +77,9 @@ class TensorColumn:
             )
         found = self.null if value is None else value if self.labels is None else self.labels.get(value)
         if found is None:
-            raise SampleError(f"column {name!r} of the set {of_set!r}: {value!r} is not one of its labels; add it to them")
+            raise SampleError(
+                f"column {name!r} of the set {of_set!r}: {value!r} is not one of its labels; add it to them"
+            )
         return cast("float", found)
 
 
