@@ -102,8 +102,8 @@ def _length_of(sample: StoredSample) -> int:
     return sample.num_frames
 
 
-def _number(value: float, dtype: str, config: SampleSettings) -> Any:  # noqa: ANN401 - as `_shown`
-    """A number as a tensor without axes, or as a number of numpy."""
+def _number(value: float | list[float], dtype: str, config: SampleSettings) -> Any:  # noqa: ANN401 - as `_shown`
+    """A number as a tensor without axes, or as a number of numpy; a list as a tensor or array (D,)."""
     array = np.array(value, dtype)
     if config.output is ArrayType.NUMPY:
         return array[()]

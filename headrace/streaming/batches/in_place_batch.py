@@ -29,7 +29,7 @@ from headrace.streaming.samples.fields import START_SECONDS
 from headrace.streaming.samples.plausibility import is_plausible
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import ArrayType, Decode
-from headrace.streaming.shards.joined_columns import TensorColumn
+from headrace.streaming.shards.column_tensors import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
 _ORIGINS = {ArrayType.TORCH: ValueKind.TENSOR, ArrayType.NUMPY: ValueKind.ARRAY}
@@ -100,7 +100,7 @@ class InPlaceBatch:
             self._add_latents(field, samples, windows, allocator)
         origin = _ORIGINS[processing.config.output]
         for tensor in _tensors(rows):
-            values = np.zeros(len(rows), tensor.dtype)
+            values = np.zeros((len(rows), *tensor.shape), tensor.dtype)
             self.batch.stacked[tensor.spec.name] = StackedField(values, origin, tensor.dtype)
         if self._crops:
             starts = np.array([0.0 if crop is None else crop.start_seconds for crop in crops])

@@ -3,6 +3,7 @@
 __all__ = [
     "access",
     "column_reader",
+    "column_tensors",
     "indexed_tars",
     "joined_columns",
     "remote",

@@ -19,7 +19,8 @@ from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
 from headrace.format.indexes.index import ABSENT
 from headrace.stores.refetch import read_sound
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.joined_columns import ColumnSet, TensorColumn, clash
+from headrace.streaming.shards.column_tensors import TensorColumn
+from headrace.streaming.shards.joined_columns import ColumnSet, clash
 from headrace.streaming.shards.window_shards import partners
 
 _KEPT_BYTES = 256 << 20  # of all sets of a stream together: more than a shuffle block of 64 shards has
@@ -66,8 +67,8 @@ class ColumnRow:
                 metadata[spec.name] = None if found is None else found.joined[number].value(self.row)
         return metadata
 
-    def numbers(self) -> Iterator[tuple[TensorColumn, float]]:
-        """Each column that comes as a tensor, and its value.
+    def numbers(self) -> Iterator[tuple[TensorColumn, float | list[float]]]:
+        """Each column that comes as a tensor, and its value: a number, or a list of numbers.
 
         Raises:
             SampleError: see `TensorColumn.number`; or the columns could not be read.

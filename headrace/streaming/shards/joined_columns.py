@@ -5,16 +5,14 @@ sample is read. `column_reader` reads the files.
 """
 
 import contextlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
-from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError, SampleError
-from headrace.format.beside.column_files import specs_of
+from headrace.errors import ConfigError, FormatError, IntegrityError, NotFoundError
+from headrace.format.beside.column_files import read_columns, specs_of
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.beside.labels import labels_in
-from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
 from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
@@ -22,10 +20,15 @@ from headrace.locate.no_shards import parts_beside
 from headrace.locate.outputs import COLUMNS, ITSELF, ShardFolder, place_of
 from headrace.stores.storage import Storage, Transfer, open_storage
 from headrace.streaming.selection import METADATA, Selection, WantedTensor
+from headrace.streaming.shards.column_tensors import (
+    TENSOR_DTYPES,
+    TensorColumn,
+    tensor_of_labels,
+    tensor_of_lists,
+    tensor_of_numbers,
+)
 from headrace.streaming.shards.matching import Companion
 from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
-
-TENSOR_DTYPES = {ColumnKind.FLOAT: "float32", ColumnKind.INT: "int64", ColumnKind.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,46 +44,6 @@ class JoinedSources:
     output: str
     transfer: Transfer | None
     pins: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TensorColumn:
-    """A column of numbers, or of labels, that comes as a tensor.
-
-    Attributes:
-        spec: name and type.
-        null: the value where the column has none; None if that is an error.
-        labels: text → its number; None for columns of numbers.
-    """
-
-    spec: ColumnSpec
-    null: float | None
-    labels: Mapping[str, int] | None = None
-
-    @property
-    def dtype(self) -> str:
-        """The tensor's dtype: float32, int64 or bool."""
-        return TENSOR_DTYPES[ColumnKind.INT if self.labels is not None else self.spec.kind]
-
-    def number(self, value: Any, of_set: str) -> float:  # noqa: ANN401 - a value of a column
-        """The number of a value; None is no value.
-
-        Raises:
-            SampleError: there is no value, and the tensor's dtype cannot say so; or a text is not one of the labels.
-        """
-        name = self.spec.name
-        if value is None and self.null is None:
-            raise SampleError(
-                f"column {name!r} of the set {of_set!r} has no value, and a tensor of type {self.dtype} cannot say so: "
-                f"pass the value that stands for it, such as tensors={{{name!r}: "
-                f"{'False' if self.dtype == 'bool' else -1}}}"
-            )
-        found = self.null if value is None else value if self.labels is None else self.labels.get(value)
-        if found is None:
-            raise SampleError(
-                f"column {name!r} of the set {of_set!r}: {value!r} is not one of its labels; add it to them"
-            )
-        return cast("float", found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +86,15 @@ class _Found:
         """The user's column of this name, or else the fact."""
         found = [spec for spec in self.specs if spec.name == name]
         return min(found, key=lambda spec: spec.is_fact, default=None)
+
+    def first_value(self, spec: ColumnSpec) -> object:
+        """The first value of a column; None if it has none. Raises as `read_columns`."""
+        storage = self.companion.folder.storage
+        for name in read_table(storage, self.snapshot.snapshot).names():
+            column = read_columns(storage, name).column(spec.name, is_fact=spec.is_fact)
+            if column.is_valid.any():
+                return column.value(int(column.is_valid.argmax()))
+        return None
 
     def names(self) -> dict[str, ColumnSpec]:
         """All columns by name; of a user's column and a fact with one name, the user's."""
@@ -277,51 +249,14 @@ def _tensor(tensor: WantedTensor, sets: Sequence[_Found], output: str) -> tuple[
     for number, one in enumerate(sets):
         if (spec := one.spec(tensor.name)) is not None:
             if spec.kind is ColumnKind.STRING:
-                return number, TensorColumn(spec, _NO_LABEL, _labels(tensor, one))
-            if spec.kind not in TENSOR_DTYPES:
-                raise ConfigError(
-                    f"tensors: {tensor.name!r} of the set {one.name!r} holds {_HELD[spec.kind]}, and only numbers, "
-                    "bools and labels come as tensors: read it from the metadata, with columns=[…]"
-                )
-            if tensor.labels is not None:
-                raise ConfigError(f"tensors[{tensor.name!r}]: labels are for text, and the column is {spec.kind}")
-            if tensor.null is not None:
-                _check_null(tensor.null, spec)
-            is_float = spec.kind is ColumnKind.FLOAT
-            return number, TensorColumn(spec, float("nan") if is_float and tensor.null is None else tensor.null)
+                built = labels_in(one.snapshot.snapshot).get(tensor.name)
+                return number, tensor_of_labels(tensor, spec, one.name, built)
+            if spec.kind is ColumnKind.JSON:
+                return number, tensor_of_lists(tensor, spec, one.name, one.first_value(spec))
+            return number, tensor_of_numbers(tensor, spec, one.name)
     numbers = sorted({spec.name for one in sets for spec in one.specs if spec.kind in TENSOR_DTYPES})
     known = f"the columns of numbers are {', '.join(numbers)}" if numbers else "no set has a column of numbers"
     raise ConfigError(f"tensors: no set that is read of {output} has a column {tensor.name!r}; {known}")
-
-
-def _labels(tensor: WantedTensor, one: _Found) -> dict[str, int]:
-    """Text → its number, as the user or the build says."""
-    labels = tensor.labels if tensor.labels is not None else labels_in(one.snapshot.snapshot).get(tensor.name)
-    if labels is None:
-        raise ConfigError(
-            f"tensors: {tensor.name!r} of the set {one.name!r} holds text, whose values have no numbers: pass them in "
-            f"order, tensors={{{tensor.name!r}: ['first', 'second']}}; or write source.labels: [{tensor.name}] in the "
-            "YAML and build again, or read it from the metadata, with columns=[…]"
-        )
-    return {label: place for place, label in enumerate(labels)}
-
-
-def _check_null(null: float, spec: ColumnSpec) -> None:
-    """Raise `ConfigError` if the tensor of a column cannot hold the value that stands for no value."""
-    if spec.kind is ColumnKind.BOOL:
-        fits, expected = null in (0, 1), "True or False"
-    else:
-        is_int = spec.kind is ColumnKind.INT
-        fits = not is_int or (math.isfinite(null) and int(null) == null and _LEAST_INT <= null <= _GREATEST_INT)
-        expected = "a whole number of 64 bits"
-    if not fits:
-        dtype = TENSOR_DTYPES[spec.kind]
-        raise ConfigError(f"tensors[{spec.name!r}] is {null!r}, and the column is {dtype}: expected {expected}")
-
-
-_LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
-_NO_LABEL = -1
-_HELD = {ColumnKind.JSON: "lists or objects", ColumnKind.INTERVALS: "intervals"}
 
 
 def _planned(number: int, found: _Found, tensors: Sequence[tuple[int, TensorColumn]], split: str | None) -> ColumnSet:

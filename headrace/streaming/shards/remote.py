@@ -131,8 +131,9 @@ class OpenedRemote:
 
     @property
     def tensors(self) -> tuple[tuple[str, str], ...]:
-        """Name and dtype of each column that comes as a tensor, by name."""
-        return tuple(sorted((tensor.spec.name, tensor.dtype) for one in self.columns for tensor in one.tensors))
+        """Name and type (dtype, and shape of a sample) of each column that comes as a tensor, by name."""
+        tensors = (tensor for one in self.columns for tensor in one.tensors)
+        return tuple(sorted((one.spec.name, " by ".join([one.dtype, *map(str, one.shape)])) for one in tensors))
 
     @property
     def labels(self) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -23,6 +23,8 @@ QUALITY = {
     spec("language", "int"): lambda clip: clip.number - 5,
     spec("is_clean", "bool"): lambda clip: clip.number % 2 == 0,
     spec("tags", "json"): lambda clip: ["a", clip.number],
+    spec("vector", "json"): lambda clip: None if clip.number % 5 == 0 else [clip.number, 0.5, -1],
+    spec("ragged", "json"): lambda clip: [0] * (1 + clip.number % 2),
 }
 BOTH = {"columns": ["captions", "quality"], "tensors": ["snr", "language", "is_clean"]}
 
@@ -164,6 +166,8 @@ def test_the_set_metadata_adds_what_the_json_lacks(tmp_path):
         ({"tensors": ["nothing"]}, "tensors: no set that is read of .* has a column 'nothing'; the columns of"),
         ({"tensors": ["caption"]}, "tensors: 'caption' of the set 'captions' holds text"),
         ({"tensors": ["tags"]}, "tensors: 'tags' of the set 'quality' holds lists or objects"),
+        ({"tensors": {"caption": 0.5, "snr": 0}}, "tensors: 'caption' of the set 'captions' holds text"),
+        ({"tensors": {"snr": ["a"]}}, r"tensors\['snr'\]: labels are for text, and the column is float"),
         ({"tensors": {"snr": "low"}}, r"tensors\['snr'\] is 'low': expected a number"),
         ({"tensors": {"language": 0.5}}, r"tensors\['language'\] is 0.5, .* is int64: expected a whole number"),
         ({"tensors": {"language": math.nan}}, r"tensors\['language'\] is nan, .*: expected a whole number"),
@@ -192,6 +196,22 @@ def test_folders_of_other_kinds_are_named(folder, tmp_path):
     (tmp_path / "a.tar").write_bytes(bytes(10240))
     with pytest.raises(ConfigError, match=r"columns=\['captions'\] needs snapshots"):
         StreamingDataset(remote=tmp_path, columns=["captions"])
+
+
+@pytest.mark.parametrize(("tensors", "null"), [(["vector"], math.nan), ({"vector": 0}, 0)])
+@pytest.mark.parametrize("transform", [None, lambda sample: sample])
+def test_lists_of_numbers_of_one_length_come_as_rows(folder, tensors, null, transform):
+    found = {}
+    for batch in StreamingDataLoader(opened(folder, tensors=tensors, transform=transform)):
+        assert (batch["vector"].dtype, batch["vector"].shape) == (torch.float32, (4, 3))
+        found |= dict(zip(batch["keys"], batch["vector"].tolist(), strict=True))
+    for clip in SAMPLES["train"]:
+        np.testing.assert_equal(found[clip.key], [null] * 3 if clip.number % 5 == 0 else [clip.number, 0.5, -1])
+
+
+def test_lists_of_other_lengths_are_errors_of_their_samples(folder):
+    with pytest.raises(SampleError, match=r"column 'ragged' of the set 'quality': expected a list of . numbers"):
+        list(StreamingDataLoader(opened(folder, tensors=["ragged"])))
 
 
 def test_a_tensor_with_the_name_of_a_field_is_an_error(tmp_path):
