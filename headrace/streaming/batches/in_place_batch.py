@@ -4,7 +4,7 @@
 whole samples. Several threads may fill rows of one batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,6 @@ from headrace.streaming.samples.fields import START_SECONDS
 from headrace.streaming.samples.plausibility import is_plausible
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 from headrace.streaming.settings import ArrayType, Decode
-from headrace.streaming.shards.column_tensors import TensorColumn
 
 _NO_FRAMES: FrameWindow = (0, 0)
 _ORIGINS = {ArrayType.TORCH: ValueKind.TENSOR, ArrayType.NUMPY: ValueKind.ARRAY}
@@ -99,7 +98,8 @@ class InPlaceBatch:
             windows = [_NO_FRAMES if crop is None else _joined_window(crop, number) for crop in crops]
             self._add_latents(field, samples, windows, allocator)
         origin = _ORIGINS[processing.config.output]
-        for tensor in _tensors(rows):
+        columns = next((row.columns for row in rows if row is not None), None)
+        for tensor in columns.tensors() if columns else ():
             values = np.zeros((len(rows), *tensor.shape), tensor.dtype)
             self.batch.stacked[tensor.spec.name] = StackedField(values, origin, tensor.dtype)
         if self._crops:
@@ -301,12 +301,6 @@ def _empty_latents(
         for sample, (first, count) in zip(stored, windows, strict=True)
     ]
     return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
-
-
-def _tensors(rows: Sequence[BatchRow | None]) -> Iterator[TensorColumn]:
-    """The columns that come as tensors, which all rows have."""
-    columns = next((row.columns for row in rows if row is not None), None)
-    return iter(()) if columns is None else (tensor for one in columns.sets for tensor in one.tensors)
 
 
 def _name_of(stored: Sequence[StoredSample | None]) -> NameOf:

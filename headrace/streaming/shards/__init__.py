@@ -3,7 +3,6 @@
 __all__ = [
     "access",
     "column_reader",
-    "column_tensors",
     "indexed_tars",
     "joined_columns",
     "remote",

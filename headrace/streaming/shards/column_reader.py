@@ -78,6 +78,10 @@ class ColumnRow:
                 value = None if found is None else found.tensors[number].value(self.row)
                 yield tensor, tensor.number(value, one.name)
 
+    def tensors(self) -> Iterator[TensorColumn]:
+        """The columns that come as tensors, which all rows of a stream have."""
+        return (tensor for one in self.sets for tensor in one.tensors)
+
     def _pairs(self) -> Iterator[tuple[ColumnSet, _ShardColumns | None]]:
         if self.fault is not None:
             raise type(self.fault)(str(self.fault))
