@@ -35,9 +35,9 @@ def labels(files: FileList) -> Layout | None:
     template = "/".join(f"{{{column}}}" if column else names[0] for column, names in zip(columns, levels, strict=True))
     named = [f"{column}: {', '.join(names[:4])}" for column, names in zip(columns, levels, strict=True) if column]
     group_by = "speaker" if "speaker" in columns else ""
-    return Layout(
-        "folders as labels", {"path_columns": f"{template}/{{_}}"}, AUDIO_PATTERNS, tuple(named), (), group_by
-    )
+    source = {"path_columns": f"{template}/{{_}}", "labels": [name for name in ("label", "speaker") if name in columns]}
+    chosen = {key: value for key, value in source.items() if value}
+    return Layout("folders as labels", chosen, AUDIO_PATTERNS, tuple(named), (), group_by)
 
 
 def plain(files: FileList) -> Layout | None:

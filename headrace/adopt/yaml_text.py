@@ -18,6 +18,7 @@ _ABOUT = {
     "key_form": "keys with other characters than A-Z a-z 0-9 _ - are changed",
     "sidecars": "files beside recordings whose values become columns",
     "path_columns": "columns from the paths of recordings",
+    "labels": "columns whose values get numbers that stay, for tensors= of the loader",
     "ignore": "files that are no recordings",
     "where": "other rows are left out",
 }
