@@ -81,7 +81,7 @@ class Uv:
 def run(words: Sequence[object], **options: Any) -> str:  # noqa: ANN401 - those of subprocess
     """Output of a program. Raises `CalledProcessError`."""
     done = subprocess.run(list(map(str, words)), check=True, stdout=subprocess.PIPE, text=True, **options)  # noqa: S603
-    return done.stdout
+    return str(done.stdout)
 
 
 def torch_pin() -> str:

@@ -10,6 +10,7 @@ import itertools
 import posixpath
 import warnings
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -213,10 +214,11 @@ def find_foreign_index(storage: Storage, tar: str) -> FoundIndex | None:
     """
     if not isinstance(storage, Bucket) or not tar.endswith(TAR_SUFFIX):  # X.TAR.idx is Headrace's index of X.TAR
         return None
-    for path, parse in ((f"{tar}.idx", SampleOffsets.parsed), (f"{tar[: -len(TAR_SUFFIX)]}.json", MemberSpans.parsed)):
-        try:
-            blob = storage.read(path)
-        except NotFoundError:
+    forms = {f"{tar}.idx": SampleOffsets.parsed, f"{tar[: -len(TAR_SUFFIX)]}.json": MemberSpans.parsed}
+    with ThreadPoolExecutor(len(forms)) as pool:  # most tars have neither, and waiting twice would take twice as long
+        blobs = list(pool.map(lambda path: _content(storage, path), forms))
+    for (path, parse), blob in zip(forms.items(), blobs, strict=True):
+        if blob is None:
             continue
         uri = f"{storage.uri}/{path}"
         try:
@@ -227,6 +229,13 @@ def find_foreign_index(storage: Storage, tar: str) -> FoundIndex | None:
         if index is not None:
             return FoundIndex(uri, index)
     return None
+
+
+def _content(storage: Storage, path: str) -> bytes | None:
+    try:
+        return storage.read(path)
+    except NotFoundError:
+        return None
 
 
 def _warn(uri: str, flaw: str) -> None:
