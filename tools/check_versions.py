@@ -2,7 +2,7 @@
 
 Each is tested in an environment of its own below `build/versions`, made by uv from wheels alone:
 
-- the lowest versions that pyproject.toml allows to a training node, with the fast tests of the loader and the formats;
+- the lowest versions that pyproject.toml allows, with the fast tests of the loader and the formats;
 - each Python: the wheel and what it needs is resolved, installed and imported, and indexes, inspects, verifies and
   loads tars. What is not to be had here (an interpreter, a CPU build of torch) is skipped by name.
 
@@ -27,9 +27,9 @@ FOLDER = ROOT / "build/versions"
 RESULTS = ROOT / "benchmarks/results/versions.json"
 PYTHONS = ("3.11", "3.12", "3.13")
 TESTS = ("tests/format", "tests/streaming")
-_EXTRAS = ("av", "onnx", "parquet", "where")  # of a training node
+_EXTRAS = ("av", "dagster", "onnx", "parquet", "where")  # some tests of the loader build what they load
 _TOOLS = re.compile(
-    r"(?im)^(?:pytest|pytest-xdist|pytest-timeout|hypothesis|psutil|moto|flask|flask-cors|httpx|pillow)==.*$"
+    r"(?im)^(?:pytest|pytest-xdist|pytest-timeout|hypothesis|psutil|moto|flask|flask-cors|httpx|pillow|torchdata)==.*$"
 )
 _OF_CUDA = re.compile(r"(?m)^(?:torch|triton|nvidia-.*|cuda-.*)==.*\n")
 _LAST_LINE = re.compile(r"(?m)^(?:FAILED|ERROR) .*$|^\d+ .*(?:passed|failed|error).*$")
