@@ -14,7 +14,7 @@ BIN := .venv/bin
 COMMA := ,
 STAMP = .venv/.installed-$(subst $(COMMA),-,$(EXTRAS))
 
-.PHONY: help demo ui test test-slow drills writers test-gpu check format readers mutants bench decoder venv docs release constraints clean
+.PHONY: help demo ui test test-slow drills writers test-gpu check format readers mutants bench decoder venv docs release versions constraints clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -112,6 +112,9 @@ docs: .venv/.docs  ## The site of the documentation, with API pages and a search
 
 release:  ## Build the wheel and the sdist of the committed files, and check them: build/release/dist
 	PYTHON="$(PYTHON)" tools/check-release
+
+versions: $(STAMP) release  ## Lowest versions of dependencies, and each Python: benchmarks/results/versions.json
+	$(BIN)/python -m tools.check_versions build/release/dist/*.whl
 
 constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
 	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants,docs"

@@ -4,7 +4,8 @@
 
 The server is a process of its own on this machine. A sample is FLAC of 250 kB and JSON. Measured are: `headrace index
 --into` without columns (requests at a time are tars at a time), its bytes as a share of those of the tars, and its time
-as a multiple of samples of a tar · latency; for one tar alone, and for all tars at once. Then the time from
+as a multiple of samples of a tar · latency; for one tar alone, for all tars at once, and for one tar with an index of
+webshart or of Energon beside it. Then the time from
 `StreamingDataset(…)`, with that index, to its first batch in shuffled order, whose audio is compared with the files.
 """
 
@@ -25,6 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the test data
 
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.upkeep.tar_indexes import index_tars
+from tests.support.foreign_indexes import WRITERS
+from tests.support.foreign_indexes import write as write_index
 from tests.support.foreign_tars import flac, members
 from tests.support.hub import COMMITS, hub_server
 from tests.support.tars import tar_of
@@ -93,7 +96,10 @@ def measured(folder: Path, given: argparse.Namespace, tar_bytes: int, server: Co
 
     floor = given.samples * given.latency
     found: dict[str, Any] = {}
-    for name, pattern, num_tars in (("one", "train-000.tar", 1), ("all", "train-*.tar", given.tars)):
+    kinds = [("one", "train-000.tar", 1), ("all", "train-*.tar", given.tars)]
+    kinds += [(form, "train-000.tar", 1) for form in ("webshart", "energon")]
+    for name, pattern, num_tars in kinds:
+        theirs = write_index(folder / "hub" / COMMITS[0] / "data" / pattern, name) if name in WRITERS else None
         sent()
         begun = time.perf_counter()
         index_tars(f"hf://datasets/birds/songs/data/{pattern}", num_threads=num_tars, into=str(folder / name))
@@ -103,6 +109,8 @@ def measured(folder: Path, given: argparse.Namespace, tar_bytes: int, server: Co
             "of_samples_times_latency": round(seconds / floor, 2),
             "share_of_bytes": round(sent() / (num_tars * tar_bytes), 5),
         }
+        if theirs is not None:
+            theirs.unlink()
     begun = time.perf_counter()
     dataset = StreamingDataset(remote=str(folder / "all"), local=str(folder / "cache"), batch_size=_BATCH, shuffle=True)
     batch = next(iter(StreamingDataLoader(dataset)))

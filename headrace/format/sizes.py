@@ -1,7 +1,7 @@
 """Parses a JSON file that says how many samples each tar of a folder holds, such as `sizes.json`.
 
-There are two forms: WebDataset's plain one, `{"a.tar": 50, …}`, which Headrace writes, and that of `wids`,
-`{"shardlist": [{"url": "a.tar", "nsamples": 50}, …]}`.
+There are three forms: WebDataset's plain one, `{"a.tar": 50, …}`, which Headrace writes, that of `wids`,
+`{"shardlist": [{"url": "a.tar", "nsamples": 50}, …]}`, and Energon's, `{"shard_counts": {"a.tar": 50, …}}`.
 """
 
 from typing import Any
@@ -27,6 +27,8 @@ def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
         raise FormatError(f"{uri}: not valid JSON ({error}); {_WAY_OUT}") from error
     listed = content.get("shardlist") if isinstance(content, dict) else None
     sizes = content if listed is None else _of_wids(listed, content.get("base"), uri)
+    if isinstance(sizes, dict) and isinstance(sizes.get("shard_counts"), dict):
+        sizes = sizes["shard_counts"]
     if not isinstance(sizes, dict) or not all(_is_count(count) for count in sizes.values()):
         other = recognised([uri.rpartition("/")[2]], blob)
         raise FormatError(
@@ -36,6 +38,8 @@ def parse_sizes(blob: bytes, uri: str) -> dict[str, int]:
     return sizes
 
 
+ENERGON_SIZES = ".nv-meta/.info.json"
+"""Path of Energon's counts, below the folder that its paths of tars are relative to."""
 _COUNTS = range(1 << 31)
 _WAY_OUT = "write it again with `headrace index`, or name the tars by a glob or brace pattern"
 

@@ -23,7 +23,7 @@ from headrace.errors import (
     UnsafePathError,
 )
 from headrace.format.other_formats import may_be_texts, possible_texts, texts_beside
-from headrace.format.sizes import parse_sizes
+from headrace.format.sizes import ENERGON_SIZES, parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.tar_lists import TARS, read_tar_list
@@ -120,6 +120,8 @@ def tars_of_pattern(
         FormatError: the `sizes.json` or the text list is not valid.
     """
     folder, last = split_pattern(pattern)
+    if pattern.endswith(f"/{ENERGON_SIZES}"):
+        folder, last = pattern.removesuffix(f"/{ENERGON_SIZES}"), ENERGON_SIZES
     storage = open_storage(folder, transfer)
     if pattern.endswith(".json"):
         sizes, number = tars_of_list(storage, last, snapshot)

@@ -19,6 +19,7 @@ from headrace.stores.contents import PIECE_BYTES
 
 T = TypeVar("T")
 _TAIL_BYTES = 12_288  # the last member, and what tar programs fill an archive up with
+_PARTS_AT_ONCE = 64
 
 
 class RawFile(io.RawIOBase):
@@ -105,6 +106,18 @@ def opened_sparsely(storage: RangedStore, path: str, piece_bytes: int) -> Binary
     return io.BufferedReader(_SparseFile(storage, path, piece_bytes), piece_bytes)
 
 
+def will_read(file: BinaryIO, parts: Sequence[tuple[int, int]]) -> None:
+    """Say which parts of an `opened_sparsely` file will be read, so that many are requested at a time.
+
+    Args:
+        file: the file.
+        parts: half-open byte ranges, rising, without overlap.
+    """
+    raw = getattr(file, "raw", None)
+    if isinstance(raw, _SparseFile):
+        raw.planned = list(parts)
+
+
 class _RangedFile(RawFile):
     """An object as a raw file for `io.BufferedReader`. Each read is a request.
 
@@ -132,20 +145,24 @@ class _RangedFile(RawFile):
 
 
 class _SparseFile(_RangedFile):
-    """A `_RangedFile` that keeps its pieces, so that no byte of them is requested twice."""
+    """A `_RangedFile` that keeps its pieces, so that no byte of them is requested twice.
+
+    Attributes:
+        planned: parts that will be read; the first read of one requests those after it, too.
+    """
 
     def __init__(self, storage: RangedStore, path: str, piece_bytes: int) -> None:
         super().__init__(storage, path)
         self._piece_bytes = piece_bytes
         self._starts: list[int] = []
         self._pieces: dict[int, bytes] = {}
+        self.planned: list[tuple[int, int]] = []
 
     def read_at(self, start: int, stop: int) -> bytes:
         """See `RawFile.read_at`."""
-        place = bisect.bisect_right(self._starts, start)
-        first = self._starts[place - 1] if place else 0
-        if found := self._pieces.get(first, b"")[start - first : stop - first]:
+        if (found := self._kept(start, stop)) or (self._get_planned(start) and (found := self._kept(start, stop))):
             return found
+        place = bisect.bisect_right(self._starts, start)
         if stop - start > self._piece_bytes:
             return super().read_at(start, stop)
         known = self._starts[place] if place < len(self._starts) else self._size
@@ -153,6 +170,31 @@ class _SparseFile(_RangedFile):
         piece = self._pieces[start] = super().read_at(start, min(end, known))
         self._starts.insert(place, start)
         return piece[: stop - start]
+
+    def _kept(self, start: int, stop: int) -> bytes:
+        """Bytes from `start` of a piece that is there; empty without one."""
+        place = bisect.bisect_right(self._starts, start)
+        first = self._starts[place - 1] if place else 0
+        return self._pieces.get(first, b"")[start - first : stop - first]
+
+    def _get_planned(self, start: int) -> bool:
+        """Request the part that has this byte and those after it; whether there is one."""
+        first = bisect.bisect_right(self.planned, (start, self._size)) - 1
+        if self._stream is not None or first < 0 or self.planned[first][1] <= start:
+            return False
+        parts = self.planned[first : first + _PARTS_AT_ONCE]
+        del self.planned[first : first + _PARTS_AT_ONCE]
+        if self._size - parts[-1][1] <= _TAIL_BYTES:
+            parts[-1] = parts[-1][0], self._size
+        try:
+            blobs = self._storage.read_ranges(self._path, parts)
+        except web_objects.NoRangesError:
+            return False
+        for (begin, _), blob in zip(parts, blobs, strict=True):
+            if begin not in self._pieces:
+                bisect.insort(self._starts, begin)
+            self._pieces[begin] = blob
+        return True
 
 
 class _Stream:

@@ -16,6 +16,7 @@ from headrace.errors import ConfigError, FormatError, NotFoundError
 from headrace.format.beside.column_files import SPECS_KEY, publish_columns, read_columns
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec, ColumnTable
+from headrace.format.indexes.foreign_indexes import find_foreign_index
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, write_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
@@ -184,11 +185,16 @@ def _one(
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
     if before is not None and before.input_digest == made_of:
         return IndexedTar(name, before.num_samples, before.num_bytes), None
+    theirs = find_foreign_index(storage, name)
     try:
         with _opened(wanted, name) as file:
+            if theirs is not None:
+                theirs.plan(file, reads_members=wanted.reads_members)
             index = _current_index(wanted, name) or index_tar(
                 file, name.rpartition("/")[2], naming=wanted.naming, has_checksums=False
             )
+            if theirs is not None:
+                theirs.compare(index)
             index, columns = with_columns(file, index, split, reads_members=wanted.reads_members)
     except FormatError as error:
         return IndexedTar(name, 0, storage.size(name), str(error)), None

@@ -1,3 +1,3 @@
 """Makes, reads and checks the index of a shard."""
 
-__all__ = ["audio_fields", "index", "index_entries", "index_files", "indexing", "tar_faults"]
+__all__ = ["audio_fields", "foreign_indexes", "index", "index_entries", "index_files", "indexing", "tar_faults"]

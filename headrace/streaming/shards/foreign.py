@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import FormatError, SampleCountError
+from headrace.format.indexes.foreign_indexes import find_foreign_index
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
@@ -23,13 +24,15 @@ from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars
+from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.refetch import is_local, until_sound
-from headrace.stores.storage import LocalStorage, Storage
+from headrace.stores.storage import Bucket, LocalStorage, Storage
 from headrace.streaming.cache.opened import UNKNOWN_SIZE
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, ShardSet
 
 _INDEXES_AT_ONCE = 8
+_HEADERS_BYTES = 1600  # a header, a short JSON, and the header and first bytes of the next member
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +95,12 @@ class IndexKeeper:
         return index
 
     def _made(self, storage: Storage, shard: str, audio_fields: tuple[str, ...]) -> ShardIndex:
-        with opened_tar(storage, shard) as tar:
-            is_free = not is_local(storage) or is_packed_tar(shard)  # all bytes are read anyway
-            whole_name = f"{storage.uri}/{shard}"  # for messages: tars of several folders may have one name
-            naming = Naming(self.key_at, audio_fields=audio_fields)
-            made = index_tar(tar.file, whole_name, naming=naming, has_checksums=is_free)
-            return replace(made, shard=shard)
+        naming = Naming(self.key_at, audio_fields=audio_fields)
+        if (made := _of_headers(storage, shard, naming)) is None:
+            with opened_tar(storage, shard) as tar:
+                is_free = not is_local(storage) or is_packed_tar(shard)  # all bytes are read anyway
+                made = index_tar(tar.file, f"{storage.uri}/{shard}", naming=naming, has_checksums=is_free)
+        return replace(made, shard=shard)
 
     def forget(self, storage: Storage, shard: str) -> None:
         """Delete a kept index that may have been made from damaged bytes."""
@@ -128,6 +131,22 @@ class IndexKeeper:
         rules = "\0".join((self.key_at, *audio_fields))
         digest = hashlib.sha256(f"{storage.uri}\0{shard}\0{version}\0{rules}".encode()).hexdigest()
         return self.folder / f"{digest[:32]}.idx"
+
+
+def _of_headers(storage: Storage, shard: str, naming: Naming) -> ShardIndex | None:
+    """The index of a tar in a store from its headers alone, where an index of another tool says where they are.
+
+    None without one, or if most of the tar would be read: then reading it from front to end gives checksums, too.
+    """
+    theirs = find_foreign_index(storage, shard)
+    if theirs is None or not isinstance(storage, Bucket):
+        return None
+    with opened_sparsely(storage, shard, _HEADERS_BYTES) as file:
+        if not theirs.plan(file, reads_members=False):
+            return None
+        made = index_tar(file, f"{storage.uri}/{shard}", naming=naming, has_checksums=False)
+    theirs.compare(made)
+    return made
 
 
 def _read_kept(path: Path) -> ShardIndex | None:

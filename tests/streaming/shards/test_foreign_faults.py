@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from headrace import StreamingDataset, webdataset_loader
-from headrace.errors import FormatError, IntegrityError, SampleError
+from headrace.errors import FormatError, IntegrityError, SampleCountError, SampleError
 from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.shards.test_foreign import keys, write_tar
 from tests.support.streaming.corpus import clips, write_dataset
@@ -45,6 +45,26 @@ def test_lists_of_wids_are_read(tmp_path, url):
     (tmp_path / "index.json").write_text(json.dumps({"wids_version": 1, "shardlist": listed}))
     assert keys(tmp_path / "index.json") == sorted(clip.key for clip in clips(4))
     assert len(webdataset_loader(tmp_path / "index.json", batch_size=None)) == 4
+
+
+def test_counts_of_energon_are_read(tmp_path):
+    (tmp_path / "set/shards").mkdir(parents=True)
+    (tmp_path / "set/.nv-meta").mkdir()
+    write_tar(tmp_path / "set/shards/a.tar", clips(4))
+    info = tmp_path / "set/.nv-meta/.info.json"
+    info.write_text(json.dumps({"energon_version": "7.4.0", "shard_counts": {"shards/a.tar": 4}}))
+    assert keys(info) == sorted(clip.key for clip in clips(4))
+    info.write_text(json.dumps({"shard_counts": {"shards/a.tar": 5}}))
+    with pytest.raises(SampleCountError, match=r"holds 4 samples, .*info\.json says 5"):
+        keys(info)
+
+
+@pytest.mark.parametrize("counts", [["a.tar"], {"a.tar": -1}, {"a.tar": "4"}, {"a.tar": 10**30}])
+def test_counts_of_energon_that_are_none_are_named(tmp_path, counts):
+    (tmp_path / ".nv-meta").mkdir()
+    (info := tmp_path / ".nv-meta/.info.json").write_text(json.dumps({"shard_counts": counts}))
+    with pytest.raises(FormatError, match=r"\.info\.json: expected"):
+        keys(info)
 
 
 def test_a_base_of_a_wids_list_counts(tmp_path):
