@@ -16,7 +16,7 @@ _MOST_SAMPLES, _MOST_FRAMES = 100, 3000
 
 
 def outputs_metadata(storage: Storage, index: ShardIndex) -> dict[str, Any]:
-    """How many codes are in use, and a picture of the vectors; empty for encoders of frames.
+    """Number of codes in use, and a picture of the vectors; empty for encoders of frames.
 
     Raises:
         SampleError: the shard is damaged or missing.
