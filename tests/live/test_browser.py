@@ -22,6 +22,8 @@ pytestmark = [
 ]
 
 IMAGES = REPOSITORY_ROOT / "docs/images"
+SCROLL = """text => [...document.querySelectorAll('td')].find(cell => cell.innerText.trim() === text)
+  ?.scrollIntoView({block: 'center'})"""
 PLAYER = "document.querySelector('audio')"
 
 
@@ -64,6 +66,13 @@ def says(*texts: str) -> str:
         ("asset", "/assets/demo/sizes_index", ["sizes_index", "audio_hours"]),
         ("partitions", "/assets/demo/audio_shards?view=partitions&partition=train-0000", ["train-0000", "waveforms"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
+        (
+            "codes",
+            "/assets/demo/units_latent_shards?view=partitions&partition=train-0000",
+            ["codes_distinct", "codes_most_frequent_share"],
+        ),
+        ("vectors", "/assets/demo/timbre_latent_shards?view=partitions&partition=train-0000", ["embedding_picture"]),
+        ("view", "/assets/demo/clean_view", ["clipped_share < 0.001", "kept_share"]),
         ("freshness", "/assets/demo/catalog", ["Freshness", "Passing"]),
         ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
     ],
@@ -71,6 +80,7 @@ def says(*texts: str) -> str:
 def test_a_page_of_the_interface_shows_what_it_should(built, browser, tmp_path, name, path, texts):  # noqa: PLR0913, PLR0917 - cases
     server, _ = built
     browser.open(server.url + path, says(*texts))
+    browser.ask(f"({SCROLL})({texts[0]!r})")
     browser.ask("new Promise(done => setTimeout(done, 2500))")  # what moves comes to rest: nothing is judged by it
     photograph(browser, name, tmp_path)
     ours = [line for line in browser.console if "favicon" not in line]
