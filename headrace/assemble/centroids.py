@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from headrace.config.content import EncoderConfig, LatentsConfig
-from headrace.encoders import Encoder
+from headrace.encoders import Encoder, weights
 from headrace.encoders.kmeans import KmeansSettings, form_of, parsed_settings
-from headrace.errors import BuildError, NotFoundError
+from headrace.errors import BuildError, IntegrityError, NotFoundError
 from headrace.format.manifests.manifests import parsed_name
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import Storage
@@ -38,6 +38,7 @@ def with_centroids(latents: LatentsConfig, storage: Storage) -> LatentsConfig:
 
     Raises:
         NotFoundError: the centroids have not been fitted yet.
+        IntegrityError: the file is damaged: units of its centroids would be others, and all would be encoded again.
     """
     if not latents.fits_centroids:
         return latents
@@ -47,7 +48,13 @@ def with_centroids(latents: LatentsConfig, storage: Storage) -> LatentsConfig:
             f"{storage.uri}/{FOLDER}: no centroids of {settings.num_codes} codes of this encoder; materialize the "
             f"asset {latents.name}_centroids (a build does)"
         )
-    encoder = EncoderConfig(kind="kmeans", encoder=settings.encoder, centroids=str(_local(storage, name)))
+    path = _local(storage, name)
+    if weights.file_digest(path)[:12] not in name:
+        raise IntegrityError(
+            f"{storage.uri}/{name}: the file is damaged: its bytes do not have the digest of its name; "
+            "put it back from a copy, or delete it: a build then fits centroids again, and encodes all units again"
+        )
+    encoder = EncoderConfig(kind="kmeans", encoder=settings.encoder, centroids=str(path))
     return latents.model_copy(update={"encoder": encoder})
 
 

@@ -65,3 +65,14 @@ def test_a_build_killed_at_any_access_to_a_folder_is_completed_with_the_same_byt
         check_readers(LocalStorage(output), FOLDERS)
         apart(build, yaml_of(project)).well()
         assert visible(output) == wanted
+
+
+def test_a_flipped_bit_in_centroids_stops_the_build_and_no_unit_changes(project, output):
+    wanted = visible(output)
+    (path,) = (output / "latents/units/centroids").glob("*.npy")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert path.name in apart(build, yaml_of(project)).error
+    path.write_bytes(whole)
+    apart(build, yaml_of(project)).well()
+    assert visible(output) == wanted

@@ -16,7 +16,7 @@ CAPTIONS = ("a dog barks", "the cat", "music and rain", "a bird sings")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where the fields of a kind are, and how they are read.
+    """The place of the fields of a kind, and how they are read.
 
     Attributes:
         folder: the folder of the output.
@@ -36,7 +36,7 @@ class Kind:
     def flip(self, output: Path) -> Path:
         """Flip a bit in the middle of the values of some sample, or of the file of columns. Returns the file."""
         pattern = "*.tar" if self.is_latents else "*.columns"
-        victim = sorted((output / self.folder).glob(pattern))[0]
+        victim = min((output / self.folder).glob(pattern))
         content = bytearray(victim.read_bytes())
         place = len(content) // 2
         if self.is_latents:
