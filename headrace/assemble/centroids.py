@@ -26,6 +26,10 @@ FOLDER = "centroids/"
 MOST_SHARDS = 64
 MOST_CLIPS = 1000
 FRAMES_OF_A_CLIP = 100
+DAMAGED = (
+    "the file is damaged: its bytes do not have the digest of its name; put it back from a copy, or delete it: a build "
+    "then fits centroids again, and encodes all units again"
+)
 _NAME = re.compile(r"centroids/([0-9a-f]{12})-(\d{6})-([0-9a-f]{12})\.npy")
 
 
@@ -50,10 +54,7 @@ def with_centroids(latents: LatentsConfig, storage: Storage) -> LatentsConfig:
         )
     path = _local(storage, name)
     if weights.file_digest(path)[:12] not in name:
-        raise IntegrityError(
-            f"{storage.uri}/{name}: the file is damaged: its bytes do not have the digest of its name; "
-            "put it back from a copy, or delete it: a build then fits centroids again, and encodes all units again"
-        )
+        raise IntegrityError(f"{storage.uri}/{name}: {DAMAGED}")
     encoder = EncoderConfig(kind="kmeans", encoder=settings.encoder, centroids=str(path))
     return latents.model_copy(update={"encoder": encoder})
 
@@ -63,6 +64,16 @@ def newest_centroids(storage: Storage, settings: KmeansSettings) -> str | None:
     form = form_of(settings)[:12]
     found = [(int(match[2]), match[0]) for match in _files(storage) if match[1] == form]
     return max(found)[1] if found else None
+
+
+def centroid_files(storage: Storage) -> list[str]:
+    """Paths of all centroids in the folder of a set of latents."""
+    return [match[0] for match in _files(storage)]
+
+
+def damaged_centroids(storage: Storage) -> list[str]:
+    """Paths of the centroids whose bytes do not have the digest of their names."""
+    return [name for name in centroid_files(storage) if _digest(storage.read(name)) not in name]
 
 
 def _files(storage: Storage) -> list[re.Match[str]]:

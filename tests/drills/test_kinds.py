@@ -73,6 +73,9 @@ def test_a_flipped_bit_in_centroids_stops_the_build_and_no_unit_changes(project,
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert path.name in apart(build, yaml_of(project)).error
+    code, said = command(["verify", str(output), "--json"])
+    assert (code, path.name in said) == (1, True), said
     path.write_bytes(whole)
+    assert path.name not in command(["verify", str(output)])[1]  # nor among what is not looked at
     apart(build, yaml_of(project)).well()
     assert visible(output) == wanted
