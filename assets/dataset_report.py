@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.upkeep.column_summary import ColumnSummary
 
 REPORT_PATH = "report.html"
-REPORT_VERSION = 6
+REPORT_VERSION = 7
 """Raise it when the page's layout changes, so that existing pages are written again."""
 
 

@@ -100,7 +100,8 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         }
         with readable_failures():
             tested, folders = tested_snapshots(config, headrace_storage), headrace_storage.parts(config)
-            parts = {name: SmokePart.newest(folders[name]) for name in tested}
+            texts = _texts(config, headrace_storage)
+            parts = {name: SmokePart.newest(folders[name], texts.get(name)) for name in tested}
             loads = {name: load for name, load in loads.items() if name in tested}
             try:
                 results = smoke_test(parts, config.loader, coverage, loads)
@@ -147,6 +148,12 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
         metadata=samples,
         description=markdown_list(faults) or None,
     )
+
+
+def _texts(config: DatasetConfig, storage: StorageResource) -> dict[str, Storage]:
+    """Part → the folder of the set of columns whose texts its latents are made from."""
+    sets = {latents.name: config.text_column(latents)[0] for latents in config.latents}
+    return {latents_part(name): storage.columns(config, columns) for name, columns in sets.items() if columns}
 
 
 def _load(encoders: Encoders, storage: Storage, latents: LatentsConfig) -> list[Encoder]:

@@ -28,6 +28,7 @@ from headrace.upkeep.left_behind import left_behind, left_behind_text
 from headrace.verification.excerpts import read_audio, read_latents
 from headrace_dagster.assets.catalog_columns import catalog_schema
 from headrace_dagster.assets.markdown import markdown_list
+from headrace_dagster.assets.output_metadata import outputs_metadata
 from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
 
 if TYPE_CHECKING:  # they bring polars, which a code server does without
@@ -162,6 +163,7 @@ def latents_metadata(audio: Storage, storage: Storage, build: PartitionBuild, se
         **found,
         **_if_readable(lambda: {"dtype": read_index(storage, shard).note(DTYPE_NOTE)}),
         **_if_readable(lambda: _encoded(audio, storage, shard)),
+        **_if_readable(lambda: outputs_metadata(storage, read_index(storage, shard))),
     }
 
 
@@ -324,7 +326,7 @@ def _encoded(audio: Storage, storage: Storage, shard: str) -> Metadata:
     """The latents of a shard's longest sample below the spectrogram of its audio."""
     index = read_index(storage, shard)
     longest, rate_hz = int(index.num_frames.argmax()), index.latent_rate_hz
-    if not rate_hz:  # a vector has no time to be drawn along
+    if not rate_hz:  # vectors have no time, see `outputs_metadata`
         return {}
     clip = _clip(audio, read_index(audio, index.note(AUDIO_SHARD_NOTE)), longest)
     hidden = read_latents(storage, index, longest, 1 + _DRAWN_SECONDS * rate_hz)

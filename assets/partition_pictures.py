@@ -146,8 +146,19 @@ def latents_below_spectrogram(clip: AudioToDraw, hidden: np.ndarray[Any, Any], f
     return _markdown(picture.quantize(_SHADES), "latents below their spectrogram")
 
 
+def vectors(rows: np.ndarray[Any, Any]) -> str:
+    """Vectors (samples, D), one below the other, each dimension scaled by its range over the samples, as Markdown."""
+    picture, draw = _blank(_PANEL_HEIGHT)
+    num_rows, width = rows.shape
+    panel = _Panel(draw, 0, _PANEL_HEIGHT, width)
+    _image(picture, panel, scaled(rows).T[::-1] if num_rows > 1 else rows, (0, width))
+    panel.titled(f"vectors of {num_rows} sample{'s' if num_rows > 1 else ''}, {width} dimensions")
+    panel.beside("1", str(num_rows))
+    return _markdown(picture.quantize(_SHADES), "vectors of samples")
+
+
 def _image(picture: "Image", panel: _Panel, values: np.ndarray[Any, Any], seconds: tuple[float, float]) -> None:
-    """Draw values (rows, columns) with row 0 at the bottom; the columns take these seconds of the panel's axis."""
+    """Draw values (rows, columns) with row 0 at the bottom; the columns take this part of the panel's axis."""
     from PIL import Image  # noqa: PLC0415 - late, as code servers draw nothing
 
     left, top, right, bottom = panel.box

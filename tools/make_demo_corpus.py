@@ -5,7 +5,7 @@ Usage:
     python tools/make_demo_corpus.py unpacked
 
 Copies recordings byte for byte into one folder per category and writes three tables: metadata.csv, from the package's
-README, with one row per recording; levels.csv, measured from the audio; and loops.csv, with one row per bar of the
+README, with one row per recording; brightness.csv, measured from the audio; and loops.csv, with one row per bar of the
 loops. The same package gives the same files. It must not alter audio: odd channel counts and bit depths are what a demo
 is for.
 """
@@ -146,19 +146,17 @@ def write_loops(recordings: "Iterable[Recording]", demo: Path) -> None:
     write_table(demo / "loops.csv", ["path", "start", "end", "bar"], rows)
 
 
-def write_levels(paths: "Iterable[str]", demo: Path) -> None:
-    """Writes levels.csv: peak and mean level of each recording, and its spectral centroid."""
-    rows = [[path, *levels(demo / "recordings" / path)] for path in paths]
-    write_table(demo / "levels.csv", ["path", "peak_dbfs", "rms_dbfs", "centroid_hz"], rows)
+def write_brightness(paths: "Iterable[str]", demo: Path) -> None:
+    """Writes brightness.csv: the spectral centroid of each recording."""
+    rows = [[path, centroid_hz(demo / "recordings" / path)] for path in paths]
+    write_table(demo / "brightness.csv", ["path", "centroid_hz"], rows)
 
 
-def levels(file: Path) -> list[float]:
-    """Peak and root mean square in dB relative to full scale, and the spectral centroid in Hz, of all channels."""
+def centroid_hz(file: Path) -> int:
+    """The spectral centroid of all channels, in Hz."""
     audio, rate_hz = soundfile.read(file, always_2d=True)
-    peak, rms = np.abs(audio).max(), np.sqrt((audio**2).mean())
     power = (np.abs(np.fft.rfft(audio, axis=0)) ** 2).sum(axis=1)
-    centroid_hz = (np.fft.rfftfreq(len(audio), 1 / rate_hz) * power).sum() / power.sum()
-    return [round(float(20 * np.log10(peak)), 1), round(float(20 * np.log10(rms)), 1), round(float(centroid_hz))]
+    return round(float((np.fft.rfftfreq(len(audio), 1 / rate_hz) * power).sum() / power.sum()))
 
 
 def write_table(file: Path, header: list[str], rows: "Iterable[Sequence[object]]") -> None:
@@ -175,7 +173,7 @@ def main() -> None:
     copy_recordings(chosen, DEMO)
     write_metadata(chosen, DEMO)
     write_loops(chosen, DEMO)
-    write_levels([recording.path for recording in chosen], DEMO)
+    write_brightness([recording.path for recording in chosen], DEMO)
     megabytes = sum(recording.num_bytes for recording in chosen) / 1e6
     minutes = sum(recording.duration_seconds for recording in chosen) / 60
     print(f"{len(chosen)} recordings, {minutes:.1f} minutes, {megabytes:.1f} MB in {DEMO}")

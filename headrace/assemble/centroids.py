@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from headrace.config.content import EncoderConfig, LatentsConfig
-from headrace.encoders import Encoder
+from headrace.encoders import Encoder, weights
 from headrace.encoders.kmeans import KmeansSettings, form_of, parsed_settings
-from headrace.errors import BuildError, NotFoundError
+from headrace.errors import BuildError, IntegrityError, NotFoundError
 from headrace.format.manifests.manifests import parsed_name
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import Storage
@@ -26,6 +26,10 @@ FOLDER = "centroids/"
 MOST_SHARDS = 64
 MOST_CLIPS = 1000
 FRAMES_OF_A_CLIP = 100
+DAMAGED = (
+    "the file is damaged: its bytes do not have the digest of its name; put it back from a copy, or delete it: a build "
+    "then fits centroids again, and encodes all units again"
+)
 _NAME = re.compile(r"centroids/([0-9a-f]{12})-(\d{6})-([0-9a-f]{12})\.npy")
 
 
@@ -38,6 +42,7 @@ def with_centroids(latents: LatentsConfig, storage: Storage) -> LatentsConfig:
 
     Raises:
         NotFoundError: the centroids have not been fitted yet.
+        IntegrityError: the file is damaged: units of its centroids would be others, and all would be encoded again.
     """
     if not latents.fits_centroids:
         return latents
@@ -47,7 +52,10 @@ def with_centroids(latents: LatentsConfig, storage: Storage) -> LatentsConfig:
             f"{storage.uri}/{FOLDER}: no centroids of {settings.num_codes} codes of this encoder; materialize the "
             f"asset {latents.name}_centroids (a build does)"
         )
-    encoder = EncoderConfig(kind="kmeans", encoder=settings.encoder, centroids=str(_local(storage, name)))
+    path = _local(storage, name)
+    if weights.file_digest(path)[:12] not in name:
+        raise IntegrityError(f"{storage.uri}/{name}: {DAMAGED}")
+    encoder = EncoderConfig(kind="kmeans", encoder=settings.encoder, centroids=str(path))
     return latents.model_copy(update={"encoder": encoder})
 
 
@@ -56,6 +64,16 @@ def newest_centroids(storage: Storage, settings: KmeansSettings) -> str | None:
     form = form_of(settings)[:12]
     found = [(int(match[2]), match[0]) for match in _files(storage) if match[1] == form]
     return max(found)[1] if found else None
+
+
+def centroid_files(storage: Storage) -> list[str]:
+    """Paths of all centroids in the folder of a set of latents."""
+    return [match[0] for match in _files(storage)]
+
+
+def damaged_centroids(storage: Storage) -> list[str]:
+    """Paths of the centroids whose bytes do not have the digest of their names."""
+    return [name for name in centroid_files(storage) if _digest(storage.read(name)) not in name]
 
 
 def _files(storage: Storage) -> list[re.Match[str]]:

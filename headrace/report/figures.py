@@ -86,8 +86,18 @@ def spectrogram(samples: Array) -> str:
 
 
 def latents(hidden: Array) -> str:
-    """Latents (T, D) as an image: time to the right, dimensions upwards."""
-    return _image(scaled(hidden), "latents")
+    """Latents (T, D) as an image: time to the right, dimensions upwards; one vector (1, D) as a chart of its values."""
+    return _image(scaled(hidden), "latents") if len(hidden) > 1 else vector(hidden[0])
+
+
+def vector(values: Array) -> str:
+    """The values (D,) of a vector, from the first to the last."""
+    figure = _figure(4.4, 0.7)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.stairs(np.nan_to_num(values.astype(np.float32)), fill=True, color=_ACCENT)
+    axes.margins(x=0)
+    axes.set_axis_off()
+    return _svg(figure, "vector")
 
 
 def with_own_ids(page: str) -> str:

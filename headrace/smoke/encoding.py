@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from headrace.encoders import Encoder
 from headrace.encoding.alone import worst
-from headrace.encoding.plans import COLUMNS_NOTE
 from headrace.encoding.stats import Comparison
 from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ShardIndex
@@ -33,6 +32,7 @@ class ReencodingCheck:
         encoders: loads the encoder; called only if there is something to encode.
         seed: determines which samples are chosen.
         most: largest number of samples to encode, each of another partition.
+        columns: the folder of the set of columns that has the texts; None if the JSON has them, or for audio.
     """
 
     audio: Storage
@@ -40,13 +40,14 @@ class ReencodingCheck:
     encoders: Encoders
     seed: str
     most: int
+    columns: Storage | None = None
 
     def faults(self, table: ShardTable, found: list[str]) -> list[Comparison]:
         """Encode one sample of each partition again. Adds differences to `found` and returns all comparisons."""
         chosen = self._chosen(table)
         if not chosen:
             return []
-        again = EncodedAgain(self.audio, self.latents, self.encoders()[0])
+        again = EncodedAgain(self.audio, self.latents, self.encoders()[0], self.columns)
         compared_all = []
         for index, row in chosen:
             try:
@@ -74,8 +75,6 @@ class ReencodingCheck:
 
     def _row(self, shard: str) -> tuple[ShardIndex, int] | None:
         index = read_index(self.latents, shard)
-        if COLUMNS_NOTE in index.notes:
-            return None
         rows = [row for row in range(len(index)) if index.row(row).tensors[0] is not None]
         return (index, min(rows, key=lambda row: self._lot(index.key(row)))) if rows else None
 

@@ -49,17 +49,19 @@ class SmokePart:
         storage: the folder.
         numbered: the snapshot.
         table: all its shards.
+        texts: for latents of texts, the folder of the set of columns that has them; None if the JSON has them.
     """
 
     storage: Storage
     numbered: NumberedSnapshot
     table: ShardTable
+    texts: Storage | None = None
 
     @classmethod
-    def newest(cls, storage: Storage) -> "SmokePart":
+    def newest(cls, storage: Storage, texts: Storage | None = None) -> "SmokePart":
         """The newest snapshot of a folder. Raises `NotFoundError`."""
         numbered = read_snapshot(storage)
-        return cls(storage, numbered, read_table(storage, numbered.snapshot))
+        return cls(storage, numbered, read_table(storage, numbered.snapshot), texts)
 
 
 @dataclass(slots=True)
@@ -247,7 +249,7 @@ def _encode_again(audio: SmokePart, reading: _Reading, load: "Encoders", result:
 
     numbered = reading.part.numbered
     seed = f"{numbered.number} {numbered.snapshot.fingerprint}"  # other samples for another snapshot
-    check = ReencodingCheck(audio.storage, reading.part.storage, load, seed, most)
+    check = ReencodingCheck(audio.storage, reading.part.storage, load, seed, most, reading.part.texts)
     found = check.faults(reading.chosen, result.faults["latents_match_audio"])
     result.encoded = [f"{comparison.key}: {comparison}" for comparison in found]
 

@@ -6,6 +6,7 @@ So "no faults" is never understood to speak of them. Files are listed, never ope
 import contextlib
 from collections.abc import Collection, Iterator
 
+from headrace.assemble.centroids import centroid_files
 from headrace.errors import HeadraceError
 from headrace.format.beside.view_files import read_view
 from headrace.format.indexes.index import files_of_shard
@@ -55,6 +56,7 @@ def _seen_of(folder: ShardFolder) -> Iterator[str]:
             yield from (manifest_path(name, frozen) for name, frozen in snapshot.manifests.items())
             if number == folder.numbers[-1]:
                 yield from (path for name in read_table(storage, snapshot).names() for path in files_of_shard(name))
+    yield from centroid_files(storage)
     newest = newest_entries(storage)
     yield from (entry.path for _, entry in newest.values())
     yield from (path for name, number, path in numbered_keys(storage) if newest.get(name, (0,))[0] == number)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from headrace.assemble.centroids import DAMAGED, damaged_centroids
 from headrace.errors import ConfigError, HeadraceError
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS
@@ -212,5 +213,6 @@ def _target_of_folder(folder: ShardFolder) -> Target:
         for name, count in zip(table.names(), counts, strict=True)
     ]
     faults += faults_below(folder.storage, numbered, table)
+    faults += [Fault(f"{folder.storage.uri}/{name}", DAMAGED) for name in damaged_centroids(folder.storage)]
     faults += faults_of_older(folder)
     return Target(tuple(shards), tuple(faults))

@@ -7,7 +7,7 @@ from headrace import encoders
 from headrace.assemble.centroids import fit_and_store, newest_centroids, with_centroids
 from headrace.config.content import LatentsConfig
 from headrace.encoders.kmeans import parsed_settings
-from headrace.errors import BuildError, NotFoundError
+from headrace.errors import BuildError, IntegrityError, NotFoundError
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.support.audio_shards import commit, noise, write_partition
 
@@ -81,3 +81,16 @@ def test_units_are_made_with_the_file(audio, tmp_path, uri, monkeypatch):
 def test_other_latents_stay_as_they_are(tmp_path):
     latents = LatentsConfig(name="mel", encoder=INNER)
     assert with_centroids(latents, LocalStorage(tmp_path)) is latents
+
+
+def test_damaged_centroids_are_an_error_by_name_and_not_others(audio, tmp_path):
+    """They would be another encoder, so that all units would be encoded again without a word."""
+    storage = LocalStorage(tmp_path / "units")
+    latents = LatentsConfig(name="units", encoder={"kind": "kmeans", **UNITS})
+    path = storage.local_path(fitted(audio, storage)[0])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(IntegrityError, match=rf"{path.name}: the file is damaged"):
+        with_centroids(latents, storage)
+    path.write_bytes(whole)
+    assert with_centroids(latents, storage).encoder.settings["centroids"] == str(path)

@@ -84,6 +84,8 @@ def test_texts_pass_the_graph_and_a_changed_one_is_encoded_alone(tmp_path, monke
     (batch,) = StreamingDataLoader(StreamingDataset(remote=str(project.output), **options))
     assert {"audio", "embedding_captions", "embedding_tags_choice", "hidden", "hidden_length"} <= batch.keys()
     assert int(batch["is_padding"].sum()) == 1
+    again = metadata_of(instance, "loader_smoke_test")
+    assert {"latents_captions_encoded_again", "latents_tags_encoded_again"} <= again.keys()
     for command in (["verify"], ["inspect"]):
         assert headrace([*command, str(project.output)]) == 0
     out = str(tmp_path / "parquet")
@@ -104,6 +106,10 @@ def test_texts_pass_the_graph_and_a_changed_one_is_encoded_alone(tmp_path, monke
 
 def figures(instance, name):
     """Number of texts that the last run of a set of latents encoded, and of samples whose texts were known."""
-    made = instance.get_latest_materialization_event(dg.AssetKey(["tones", f"{name}_latent_shards"]))
-    metadata = {name: value.value for name, value in made.asset_materialization.metadata.items()}
+    metadata = metadata_of(instance, f"{name}_latent_shards")
     return metadata["texts_encoded"], metadata["samples_kept"]
+
+
+def metadata_of(instance, asset):
+    made = instance.get_latest_materialization_event(dg.AssetKey(["tones", asset]))
+    return {name: value.value for name, value in made.asset_materialization.metadata.items()}

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from headrace_dagster.assets.partition_pictures import AudioToDraw, histogram, latents_below_spectrogram, waveforms
+from headrace_dagster.assets.partition_pictures import (
+    AudioToDraw,
+    histogram,
+    latents_below_spectrogram,
+    vectors,
+    waveforms,
+)
 
 BLUE, WHITE = (0x2F, 0x6F, 0x8F), (255, 255, 255)
 
@@ -64,3 +70,11 @@ def test_latents_are_drawn_over_the_seconds_of_their_audio():
 
 def test_one_sample_is_drawn_over_the_whole_width():
     assert blue(waveforms([clip([0.5])])) > 200
+
+
+def test_vectors_are_drawn_one_below_the_other():
+    rows = np.array([[0.0, 1, 2, 3]] * 3 + [[5.0, 5, 5, 5]])
+    drawn = pixels(vectors(rows))[20:-20, 150].astype(int).sum(axis=1)
+    assert drawn[0] < drawn[-1]  # the last sample is the lowest
+    assert len({int(value) for value in drawn}) == 2
+    assert len(np.unique(pixels(vectors(rows[:1]))[60, 50:270].sum(axis=1))) >= 4  # of one, its own values

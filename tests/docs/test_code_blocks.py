@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from headrace.config.dataset import parse_config
+from headrace.features.levels import LevelsFeature
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset
@@ -70,8 +71,7 @@ def demo(tmp_path_factory):
     """An output with the columns of the demo's, and those of the other pages."""
     folder = tmp_path_factory.mktemp("demo")
     write_dataset(folder, {"train": clips(40), "test": clips(7, first=200)}, latents=True)
-    numbers = Path("datasets/demo/levels.csv").read_text().splitlines()[0].split(",")[1:]
-    write_columns(folder, "levels", {name: ("float", lambda key: float(len(key))) for name in numbers})
+    write_columns(folder, "levels", {name: ("float", lambda key: float(len(key))) for name in LevelsFeature.columns})
     write_columns(folder, "captions", {"caption": ("string", lambda key: f"This is {key}.")})
     write_columns(folder, "scores", {"snr": ("float", lambda key: 20.0), "clap": ("float", lambda key: 0.5)})
     write_view(folder, "balanced", lambda key: 2)

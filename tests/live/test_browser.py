@@ -22,6 +22,9 @@ pytestmark = [
 ]
 
 IMAGES = REPOSITORY_ROOT / "docs/images"
+SCROLL = """text => [...document.querySelectorAll('td')].find(cell => cell.innerText.trim() === text)
+  ?.scrollIntoView({block: 'center'})"""
+SHOW = "[...document.querySelectorAll('button, a')].find(one => one.innerText.trim() === '[Show Markdown]').click()"
 PLAYER = "document.querySelector('audio')"
 
 
@@ -64,13 +67,25 @@ def says(*texts: str) -> str:
         ("asset", "/assets/demo/sizes_index", ["sizes_index", "audio_hours"]),
         ("partitions", "/assets/demo/audio_shards?view=partitions&partition=train-0000", ["train-0000", "waveforms"]),
         ("checks", "/assets/demo/loader_smoke_test?view=checks", ["every_key_once", "resumes_exactly"]),
+        (
+            "codes",
+            "/assets/demo/units_latent_shards?view=partitions&partition=train-0000",
+            ["codes_distinct", "codes_most_frequent_share"],
+        ),
+        ("vectors", "/assets/demo/timbre_latent_shards?view=partitions&partition=train-0000", ["embedding_picture"]),
+        ("view", "/assets/demo/clean_view", ["clipped_share < 0.001", "kept_share"]),
         ("freshness", "/assets/demo/catalog", ["Freshness", "Passing"]),
         ("automation", "/automation", ["demo_source_changes", "demo_stale_partitions", "demo_refresh"]),
     ],
 )
 def test_a_page_of_the_interface_shows_what_it_should(built, browser, tmp_path, name, path, texts):  # noqa: PLR0913, PLR0917 - cases
     server, _ = built
+    browser.size(1400, 1200 if name == "asset-graph" else 757)  # all of the graph
     browser.open(server.url + path, says(*texts))
+    browser.ask(f"({SCROLL})({texts[0]!r})")
+    if name == "vectors":
+        browser.ask(SHOW)
+        browser.wait("document.querySelector('img[alt=\"vectors of samples\"]') !== null")
     browser.ask("new Promise(done => setTimeout(done, 2500))")  # what moves comes to rest: nothing is judged by it
     photograph(browser, name, tmp_path)
     ours = [line for line in browser.console if "favicon" not in line]
@@ -99,4 +114,7 @@ def test_the_report_opens_plays_and_shows_its_pictures(built, browser, tmp_path,
     browser.ask(f"{PLAYER}.play()")
     browser.wait(f"{PLAYER}.currentTime > 0 && {PLAYER}.duration > 0 && !{PLAYER}.error")
     photograph(browser, name, tmp_path)
+    if not is_dark:
+        browser.ask("[...document.querySelectorAll('h2')].find(one => one.innerText === 'Listen').scrollIntoView()")
+        photograph(browser, "report-sounds", tmp_path)
     assert browser.console == []

@@ -26,10 +26,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 MOST_SECONDS = 60
 MOST_RUNS = 5
 NEVER = {"cron": "0 0 1 1 *", "enabled": False}
-PARTITIONED = ("audio_shards", "metadata_columns", "levels_columns", "crepe_latent_shards")
+LATENTS, COLUMNS = ("crepe", "units", "timbre"), ("metadata", "brightness", "levels")
+PARTITIONED = (
+    "audio_shards",
+    *(f"{name}_columns" for name in COLUMNS),
+    *(f"{name}_latent_shards" for name in LATENTS),
+)
 LAST = {
-    *("sizes_index", "metadata_columns_index", "levels_columns_index", "crepe_sizes_index"),
-    *("loader_smoke_test", "loud_view", "balanced_view", "dataset_report"),
+    *("sizes_index", *(f"{name}_columns_index" for name in COLUMNS), *(f"{name}_sizes_index" for name in LATENTS)),
+    *("loader_smoke_test", "loud_view", "clean_view", "balanced_view", "dataset_report"),
 }
 
 
@@ -60,7 +65,7 @@ class Live:
         numbers = snapshot_numbers(open_storage(self.folder / "output/audio"))
         return numbers[-1] if numbers else 0
 
-    def wave(self, change, seconds: float = 420) -> tuple[list[Run], float]:
+    def wave(self, change, seconds: float = 600) -> tuple[list[Run], float]:
         """Make a change and wait until all is quiet. Returns the runs, and seconds from change to snapshot."""
         before, known = self.snapshot(), {run.run_id for run in self.server.runs()}
         if before == 0:

@@ -8,9 +8,12 @@ import sys
 
 import pytest
 import soundfile as sf
+import torch
 import yaml
 
-from headrace import StreamingDataset
+from headrace import StreamingDataLoader, StreamingDataset, World
+from headrace.format.beside.view_files import read_view
+from headrace.stores.storage import open_storage
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
 
@@ -49,3 +52,29 @@ def test_standard_readers_read_the_demo_unchanged_and_ours_reads_its_latents(tmp
         assert len(hidden) == sample["encoder_length"] > 0
         assert hidden.isfinite().all()
         assert hidden.std() > 0  # the latents are not constant
+    check_codes_vectors_and_view(folder)
+
+
+def check_codes_vectors_and_view(folder):
+    """The view by features, read by two ranks with the codes, the vectors and the features of its samples."""
+    batches = [
+        batch
+        for rank in range(2)
+        for batch in StreamingDataLoader(
+            StreamingDataset(
+                remote=str(folder), latents=["units", "timbre"], columns=["levels"], view="clean", batch_size=4,
+                shuffle=True, world=World(rank, 2),
+            )
+        )
+    ]  # fmt: skip
+    rows = [(batch, row) for batch in batches for row in range(4) if not batch["is_padding"][row]]
+    samples = {batch["keys"][row]: batch["metadata"][row] for batch, row in rows}
+    chosen = [metadata for metadata in samples.values() if metadata["clipped_share"] < 0.001]
+    view = read_view(open_storage(folder.parent / "views/clean")).snapshot
+    assert len(rows) == len(samples) == len(chosen) == view.num_chosen
+    codes = torch.cat([batch["codes"][row, : batch["codes_length"][row], 0] for batch, row in rows])
+    vectors = torch.stack([batch["embedding"][row] for batch, row in rows])
+    assert codes.unique().tolist() == list(range(64))  # all of them are in use
+    assert torch.bincount(codes).max() < len(codes) / 8
+    assert vectors.shape == (len(rows), 256)
+    assert len(vectors.unique(dim=0)) == len(rows)

@@ -3,6 +3,7 @@
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 from headrace.report import figures as report_figures
@@ -37,3 +38,11 @@ def test_the_legend_of_hours_is_outside_of_the_bars(monkeypatch, num_splits):
 def test_growth_is_counted_in_whole_snapshots(numbers, ticks):
     texts = re.findall(r"<text[^>]*>([^<]*)<", report_figures.growth(numbers, [2.0] * len(numbers)))
     assert texts[: texts.index("snapshot")] == ticks
+
+
+def test_frames_are_an_image_and_a_vector_is_a_chart_of_its_values():
+    """A vector has no range over time to be scaled by: it would be a black bar."""
+    assert "<img" in report_figures.latents(np.eye(3))
+    one, other = (report_figures.latents(np.array([values])) for values in ([0.0, 1, 2], [2.0, 1, np.nan]))
+    assert 'aria-label="vector"' in one
+    assert one != other

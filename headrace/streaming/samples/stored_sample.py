@@ -254,8 +254,8 @@ class StoredSample:
         wanted = ABSENT if self.opened().is_compared else self.tensor_crc32
         if wanted != ABSENT and (found := crc32(values)) != wanted:
             raise IntegrityError(
-                f"its latents: CRC-32 {wanted:08x} expected, {found:08x} found: this copy of the shard is damaged; "
-                "`headrace verify` lists what else is: copy the shard again"
+                f"its latents: CRC-32 {wanted:08x} expected, {found:08x} found in {self.shard_name}: this copy of the "
+                "shard is damaged; `headrace verify` lists what else is: copy the shard again"
             )
 
     def audio(self) -> tuple[StoredAudio, ...]:

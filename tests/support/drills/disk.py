@@ -123,7 +123,7 @@ def _watch_files(disk: Disk) -> None:
             return real(file, mode, buffering, *args, **more)
         if set(mode) & set("wxa+"):
             disk.access("open for writing", file)
-        raw = Raw(os.fspath(file), mode.replace("b", ""), **more)
+        raw = Raw(os.fspath(file), mode.replace("b", ""), opener=more.get("opener"))
         if buffering == 0:
             return raw
         size = io.DEFAULT_BUFFER_SIZE if buffering < 0 else buffering

@@ -65,10 +65,10 @@ def objects(storage: Storage) -> dict[str, bytes]:
     return {e.path: storage.read(e.path) for e in storage.list() if not e.path.startswith(LEFT_OUT)}
 
 
-def check_readers(output: Storage) -> int:
+def check_readers(output: Storage, parts: tuple[str, ...] = PARTS) -> int:
     """Assert that every snapshot is complete: manifests, table, shards, indexes. Returns how many there are."""
     number = 0
-    for name in PARTS:
+    for name in parts:
         folder = output.at(name)
         there = {entry.path: entry.num_bytes for entry in folder.list()}
         for snapshot in snapshot_numbers(folder):

@@ -18,7 +18,8 @@ import headrace.encoding.shards
 import headrace.streaming.loader  # noqa: F401 - the server of processes imports this module: each of them has it then
 from headrace import StreamingDataLoader, StreamingDataset, encoders, webdataset_loader
 from headrace.assemble.audio import build_partition
-from headrace.assemble.column_sets import bring_columns_up_to_date
+from headrace.assemble.centroids import fit_and_store, newest_centroids, with_centroids
+from headrace.assemble.column_sets import bring_columns_up_to_date, rows_of_texts
 from headrace.assemble.column_tables import import_table
 from headrace.assemble.commit import commit_latents, commit_partitions
 from headrace.assemble.latents import build_latent_partition
@@ -30,6 +31,7 @@ from headrace.catalog.stored.storing import store_decode_rejects
 from headrace.catalog.stored.update import update_catalog
 from headrace.cli import main
 from headrace.config.dataset import load_config
+from headrace.encoders.kmeans import parsed_settings
 from headrace.encoding.plans import EncodingOptions
 from headrace.errors import HeadraceError
 from headrace.format.manifests.manifests import newest_manifests
@@ -63,17 +65,31 @@ def build(yaml: Path) -> None:
     for name in config.views:
         build_view(output, WantedView.of(config, name))
     for entry in config.latents:
-        settings, folder = latent_settings(entry), stores.latents(config, entry.name)
+        folder, (texts, _) = stores.latents(config, entry.name), config.text_column(entry)
+        made = _with_centroids(entry, audio, folder)
+        settings = latent_settings(made)
         for partition in wanted:
             build_latent_partition(
                 partition,
                 settings,
-                lambda entry=entry: [encoders.load(entry.encoder.kind, entry.encoder.settings)],
+                lambda encoder=made.encoder: _loaded(encoder),
                 audio,
                 folder,
                 options=EncodingOptions(num_threads=1),
+                columns=stores.columns(config, texts) if texts else None,
             )
-        commit_latents(audio, folder, settings)
+        commit_latents(audio, folder, settings, rows_of_texts(output, config, entry))
+
+
+def _loaded(encoder):
+    return [encoders.load(encoder.kind, encoder.settings)]
+
+
+def _with_centroids(entry, audio, folder):
+    """The latents with their centroids, which are fitted if there are none."""
+    if entry.fits_centroids and newest_centroids(folder, form := parsed_settings(entry.encoder.settings)) is None:
+        fit_and_store(audio, folder, form, "", "train", _loaded)
+    return with_centroids(entry, folder)
 
 
 def _damaged(audio):
