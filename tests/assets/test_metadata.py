@@ -27,6 +27,9 @@ SOMETIMES = {
     "gpu_memory_peak_bytes": "on a GPU",
     "not_tested": "of latents that failed",
     "pictures_missing": "of damaged shards",
+    "<output>_distinct": "of codes",
+    "<output>_most_frequent_share": "of codes",
+    "<output>_picture": "of vectors",
     "page_link": "with HEADRACE_REPORT_URL",
     "removed_bytes": "of a job",
     "runs_removed": "of a job",
@@ -105,7 +108,7 @@ def test_every_name_is_in_the_document_and_every_name_there_is_shown(shown):
 
 def test_names_have_one_style_and_units_come_last():
     for name in DOCUMENTED:
-        plain = name.replace("<part>", "audio")
+        plain = name.replace("<part>", "audio").replace("<output>", "codes")
         assert STYLE.fullmatch(plain), name
         assert UNITS.isdisjoint(plain.split("_")[:-1]), name
         assert plain.split("_")[0] not in UNITS, name
