@@ -10,9 +10,9 @@ from headrace.assemble.latents_together import BuiltOrError, LatentSet, build_la
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.update import PartitionBuild
 from headrace.config.content import LatentsConfig
-from headrace.config.dataset import DatasetConfig
 from headrace.errors import DeviceMemoryError, HeadraceError
 from headrace.format.manifests.manifests import newest_manifest
+from headrace.stores.storage import Storage
 from headrace_dagster.assets.checks import ShardChecks
 from headrace_dagster.assets.events import readable_failures, short_digest
 from headrace_dagster.assets.gates import pass_shards
@@ -61,7 +61,10 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
         headrace_encoders: dg.ResourceParam[Encoders],
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
+        # What is sent to a cluster has folders, and not the resource, which Dagster has bound to this process.
         audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
+        columns = headrace_storage.columns(config, texts) if texts else None
+        folders = {one.name: headrace_storage.latents(config, one.name) for one in config.latents}
 
         def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])
@@ -77,11 +80,11 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
                     shards,
                     options=headrace_encoders.options(num_threads),
                     progress=progress,
-                    columns=headrace_storage.columns(config, texts) if texts else None,
+                    columns=columns,
                 )
 
             def work_together(*, num_threads: int, progress: Callable[[int], None]) -> dict[str, BuiltOrError]:
-                sets = [_set_of(config, one, headrace_storage, headrace_encoders, together) for one in together]
+                sets = [_set_of(one, folders[one.name], headrace_encoders, together) for one in together]
                 options = headrace_encoders.options(num_threads)
                 return build_latent_partitions(partition, sets, audio, options=options, progress=progress)
 
@@ -121,15 +124,10 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
 
 
 def _set_of(
-    config: DatasetConfig,
-    latents: LatentsConfig,
-    storage: StorageResource,
-    encoders: Encoders,
-    together: Sequence[LatentsConfig],
+    latents: LatentsConfig, shards: Storage, encoders: Encoders, together: Sequence[LatentsConfig]
 ) -> LatentSet:
     """A set that is made with others, whose encoders stay loaded."""
     kept = [one.encoder for one in together]
-    shards = storage.latents(config, latents.name)
     return LatentSet(latents.name, latent_settings(latents), lambda: encoders.load(latents.encoder, kept), shards)
 
 

@@ -1,6 +1,7 @@
 """Loads encoders on the devices of this machine. torch is imported when the first encoder is loaded."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import dagster as dg
@@ -123,6 +124,10 @@ class EncodersResource(dg.ConfigurableResource["EncodersResource"]):
     )
 
     _loader: EncoderLoader | None = PrivateAttr(default=None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a cluster is sent: the fields, without what Dagster has bound to this process."""
+        return partial(EncodersResource, **self.model_dump()), ()
 
     def load(self, config: EncoderConfig, beside: Sequence[EncoderConfig] = ()) -> list[Encoder]:
         """See `Encoders.load`."""

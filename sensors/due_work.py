@@ -137,7 +137,8 @@ class DueWorkReader:
             shards = self.storage.latents(self.config, latents.name)
             key = self.keys.latent_shards(latents.name)
             stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
-        partitions = {name: work for name in audio.wanted if (work := _work(name, stages)) is not None}
+        fitted = {name: stage for name, stage in stages.items() if name not in self._unfitted()}
+        partitions = {name: work for name in audio.wanted if (work := _work(name, fitted)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
             rest = self._rest(catalog.digest, partitions, stages)
@@ -163,10 +164,13 @@ class DueWorkReader:
         except NotFoundError:
             return None
 
+    def _unfitted(self) -> list[str]:
+        """The sets of latents whose centroids come first, which need the audio of all partitions."""
+        return [latents.name for latents in self.config.latents if self._frozen(latents) is None]
+
     def _fitted_first(self, assets: Sequence[dg.AssetKey]) -> tuple[dg.AssetKey, ...]:
         """The assets, with the centroids that have not been fitted in place of what is made with them."""
-        unfitted = [latents.name for latents in self.config.latents if self._frozen(latents) is None]
-        if not unfitted:
+        if not (unfitted := self._unfitted()):
             return tuple(assets)
         later = {*map(self.keys.latents_index, unfitted), self.keys.loader_smoke_test, self.keys.dataset_report}
         return (*(key for key in assets if key not in later), *map(self.keys.centroids, unfitted))

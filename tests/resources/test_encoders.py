@@ -1,10 +1,13 @@
 """Encoders are loaded once for each device, and freed after a run unless they are kept."""
 
+import pickle
+
+import dagster as dg
 import pytest
 
 from headrace.config.content import EncoderConfig
 from headrace_dagster.resources import encoders
-from headrace_dagster.resources.encoders import EncoderLoader, EncodersResource
+from headrace_dagster.resources.encoders import EncoderLoader, Encoders, EncodersResource
 
 MEL, CREPE = EncoderConfig(kind="log_mel", n_mels=4), EncoderConfig(kind="crepe", compile=False)
 
@@ -78,3 +81,16 @@ def test_the_resource_passes_its_fields_on(calls):
     resource.release()
     resource.load(CREPE)
     assert len(calls) == 2
+
+
+def test_a_resource_that_dagster_has_bound_can_be_sent_to_a_cluster():
+    sent = []
+
+    @dg.asset
+    def latents(headrace_encoders: dg.ResourceParam[Encoders]) -> None:
+        sent.append(pickle.loads(pickle.dumps(headrace_encoders)))
+
+    given = EncodersResource(devices=["cpu"], batch_seconds=7.0, num_threads=3)
+    assert dg.materialize([latents], resources={"headrace_encoders": given}).success
+    assert sent[0].model_dump() == given.model_dump()
+    assert sent[0].options(1) == given.options(1)

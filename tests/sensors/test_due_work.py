@@ -189,6 +189,11 @@ def test_centroids_are_fitted_before_anything_is_made_with_them(fakes, monkeypat
     fakes.found["mel"], fakes.is_committed["mel"], fakes.is_smoke_done = {}, False, False
     due = fakes.read()
     assert (due.partitions, due.finish) == ({}, (fakes.keys.centroids("mel"),))
+    fakes.found["audio"] = {}
+    due = fakes.read()
+    assert due.partitions.keys() == set(NAMES)
+    assert all("mel" not in work.stages for work in due.partitions.values())
+    assert due.finish[-1] == fakes.keys.centroids("mel")
 
 
 def test_latents_of_texts_whose_table_was_never_valid_are_not_due(fakes, monkeypatch):
