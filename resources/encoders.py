@@ -126,7 +126,7 @@ class EncodersResource(dg.ConfigurableResource["EncodersResource"]):
     _loader: EncoderLoader | None = PrivateAttr(default=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What a cluster is sent: the fields, without what Dagster has bound to this process."""
+        """Sent to a cluster: the fields, without what Dagster has bound to this process."""
         return partial(EncodersResource, **self.model_dump()), ()
 
     def load(self, config: EncoderConfig, beside: Sequence[EncoderConfig] = ()) -> list[Encoder]:

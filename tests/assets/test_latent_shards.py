@@ -115,7 +115,7 @@ def test_the_encoder_is_released_after_the_run_even_when_it_fails(graph, monkeyp
 
 
 def held(work):
-    """What a function that is sent to a cluster carries with it."""
+    """Values that a function carries with it when it is sent to a cluster."""
     for cell in getattr(work, "__closure__", None) or ():
         yield cell.cell_contents
         yield from held(cell.cell_contents)
