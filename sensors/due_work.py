@@ -137,7 +137,8 @@ class DueWorkReader:
             shards = self.storage.latents(self.config, latents.name)
             key = self.keys.latent_shards(latents.name)
             stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
-        fitted = {name: stage for name, stage in stages.items() if name not in self._unfitted()}
+        unfitted = self._unfitted()
+        fitted = {name: stage for name, stage in stages.items() if name not in unfitted}
         partitions = {name: work for name in audio.wanted if (work := _work(name, fitted)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)

@@ -14,8 +14,8 @@ from typing import ClassVar, Protocol
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.errors import BuildError
 from headrace.format.beside.column_files import publish_columns, published_columns
-from headrace.format.beside.column_table import Column, ColumnKind, ColumnTable, keys_digest
-from headrace.format.beside.labels import labels_of
+from headrace.format.beside.column_table import Column, ColumnTable, keys_digest
+from headrace.format.beside.labels import labels_of, text_columns
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeShards
@@ -234,6 +234,6 @@ class _ColumnsRecipe:
 
 def _stored(labels: Sequence[str], storage: Storage, name: str, num_bytes: int) -> _Stored | None:
     table = published_columns(storage, name, num_bytes)
-    if table is None or not {*labels} <= {spec.name for spec in table.specs if spec.kind is ColumnKind.STRING}:
+    if table is None or not set(labels).issubset(text_columns(table)):  # then it is of other rows
         return None
     return _Stored(name, num_bytes, len(table), table.input_digest, labels_of(table, labels))

@@ -119,22 +119,20 @@ class ItemCorpus:
 
 def _with_text(item: Item) -> Item:
     """An item whose path is text; a lone surrogate, which JSON can have, is a fault."""
-    if (path := _shown(item.path)) == item.path:
+    if (path := as_text(item.path)) == item.path:
         return item
     fault = f"{path}: half of a surrogate pair, which is not a character"
     return Item(path, fault=fault, code=RejectReason.BAD_NAME)
 
 
 def _row_with_text(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row; if a path of it is no text, its paths alone, as their items have them."""
-    paths = {name: value for name, value in row.items() if value and (name == "path" or name.endswith("_path"))}
-    if all(isinstance(path, str) and path.isascii() for path in paths.values()):
-        return row
-    shown = {name: _shown(path) if isinstance(path, str) else path for name, path in paths.items()}
-    return row if shown == paths else shown
+    """A row; if its path is no text, the path alone, as its item has it."""
+    path = row.get("path", "")
+    return row if (shown := as_text(path)) == path else {"path": shown}
 
 
-def _shown(path: str) -> str:
+def as_text(path: str) -> str:
+    """A path in which half of a surrogate pair, as JSON and names of members may have, is an escape."""
     return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import pickle
 
 import dagster as dg
 import pytest
@@ -14,7 +13,6 @@ from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
-from headrace_dagster.resources.workers import WorkersResource
 from tests.support.built import BuiltGraph
 from tests.support.damage import flip_audio
 from tests.support.projects import Graph, Project
@@ -112,24 +110,3 @@ def test_the_encoder_is_released_after_the_run_even_when_it_fails(graph, monkeyp
             path.unlink()
     assert not graph.run(graph.keys.latent_shards("mel"), "train-0000").success
     assert released == [[], []]
-
-
-def held(work):
-    """Values that a function carries with it when it is sent to a cluster."""
-    for cell in getattr(work, "__closure__", None) or ():
-        yield cell.cell_contents
-        yield from held(cell.cell_contents)
-
-
-def test_what_is_sent_to_a_cluster_can_be_pickled(graph, monkeypatch):
-    found = []
-
-    def run(self, work, progress, *, on_gpu=False):
-        found.extend(one for one in held(work) if not callable(one) or isinstance(one, dg.ConfigurableResource))
-        return work(num_threads=1, progress=progress)
-
-    monkeypatch.setattr(WorkersResource, "run", run)
-    encode(graph)
-    assert len(found) > 3
-    for one in found:
-        pickle.loads(pickle.dumps(one))

@@ -66,7 +66,7 @@ class Live:
         numbers = snapshot_numbers(open_storage(self.folder / "output/audio"))
         return numbers[-1] if numbers else 0
 
-    def wave(self, change, seconds: float = 600) -> tuple[list[Run], float]:
+    def wave(self, change, seconds: float = 420) -> tuple[list[Run], float]:
         """Make a change and wait until all is quiet. Returns the runs, and seconds from change to snapshot."""
         before, known = self.snapshot(), {run.run_id for run in self.server.runs()}
         if before == 0:

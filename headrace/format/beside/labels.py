@@ -25,9 +25,13 @@ def labels_of(table: ColumnTable, names: Iterable[str]) -> dict[str, frozenset[s
     return {name: _values(table, name) for name in names}
 
 
+def text_columns(table: ColumnTable) -> list[str]:
+    """The user's columns of text, which may be labels."""
+    return [spec.name for spec in table.specs if spec.kind is ColumnKind.STRING and not spec.is_fact]
+
+
 def _values(table: ColumnTable, name: str) -> frozenset[str]:
-    texts = [spec.name for spec in table.specs if spec.kind is ColumnKind.STRING and not spec.is_fact]
-    if name not in texts:
+    if name not in (texts := text_columns(table)):
         raise ConfigError(
             f"source.labels: {name!r} is no column of text of the metadata; those are {', '.join(texts) or 'none'}"
         )

@@ -19,7 +19,7 @@ from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.source_kinds import SourceKind
 from headrace.sources.corpus_rows import own_columns
-from headrace.sources.items import Item, ItemCorpus, Place
+from headrace.sources.items import Item, ItemCorpus, Place, as_text
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import absolute, opened, relative, stamp_of_file
 from headrace.sources.tar_places import member_item, place_in_tar, tar_fault, tar_members
@@ -80,7 +80,10 @@ class WebdatasetItems:
             with opened(tar) as file:
                 for key, fields in _samples(tar, self.options.key_at).items():
                     columns, _ = _columns(file, fields)
-                    yield {"id": key, **self._paths(path, fields), **own_columns(columns, ("id", "path"))}
+                    paths = self._paths(path, fields)
+                    shown = {name: value and as_text(value) for name, value in paths.items()}
+                    whole = {"id": key, **paths, **own_columns(columns, ("id", "path"))}
+                    yield whole if shown == paths else shown  # the items of other names are rejects
 
     def tables(self) -> Sequence[str]:
         """See `Items.tables`."""

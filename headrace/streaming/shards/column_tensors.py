@@ -12,6 +12,7 @@ from headrace.streaming.selection import WantedTensor
 TENSOR_DTYPES = {ColumnKind.FLOAT: "float32", ColumnKind.INT: "int64", ColumnKind.BOOL: "bool"}
 _LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
 _NO_LABEL = -1
+_GREATEST_FLOAT = (2 - 2**-23) * 2.0**127
 _HELD = {ColumnKind.JSON: "lists or objects", ColumnKind.INTERVALS: "intervals"}
 
 
@@ -75,8 +76,7 @@ def tensor_of_numbers(wanted: WantedTensor, spec: ColumnSpec, of_set: str) -> Te
     """A column of numbers as a tensor. Raises `ConfigError` if it holds something else, or cannot hold `null`."""
     if spec.kind not in TENSOR_DTYPES:
         raise ConfigError(_other_content(spec, of_set))
-    if wanted.labels is not None:
-        raise ConfigError(f"tensors[{spec.name!r}]: labels are for text, and the column is {spec.kind}")
+    _check_no_labels(wanted, spec)
     is_float = spec.kind is ColumnKind.FLOAT
     return _checked(TensorColumn(spec, math.nan if is_float and wanted.null is None else wanted.null))
 
@@ -100,14 +100,25 @@ def tensor_of_labels(wanted: WantedTensor, spec: ColumnSpec, of_set: str, built:
 
 def tensor_of_lists(wanted: WantedTensor, spec: ColumnSpec, of_set: str, first: object) -> TensorColumn:
     """A column of lists as float32, as long as its first value. Raises `ConfigError` if that is no list of numbers."""
+    _check_no_labels(wanted, spec)
     if not isinstance(first, list) or not are_numbers(first):
         raise ConfigError(_other_content(spec, of_set))
-    return TensorColumn(spec, math.nan if wanted.null is None else wanted.null, length=len(first))
+    return _checked(TensorColumn(spec, math.nan if wanted.null is None else wanted.null, length=len(first)))
 
 
 def are_numbers(value: object) -> bool:
-    """Whether a value is a list of numbers, at least one."""
-    return isinstance(value, list) and bool(value) and {type(one) for one in value} <= {int, float, bool}
+    """Whether a value is a list of numbers that float32 holds, at least one."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and {type(one) for one in value} <= {int, float, bool}
+        and all(abs(one) <= _GREATEST_FLOAT for one in value)
+    )
+
+
+def _check_no_labels(wanted: WantedTensor, spec: ColumnSpec) -> None:
+    if wanted.labels is not None:
+        raise ConfigError(f"tensors[{spec.name!r}]: labels are for text, and the column is {spec.kind}")
 
 
 def _other_content(spec: ColumnSpec, of_set: str) -> str:
@@ -119,12 +130,17 @@ def _other_content(spec: ColumnSpec, of_set: str) -> str:
 
 def _checked(tensor: TensorColumn) -> TensorColumn:
     """The tensor. Raises `ConfigError` if it cannot hold the value that stands for no value."""
-    null, fits, expected = tensor.null, True, "True or False"
+    null = tensor.null
+    if null is None:
+        return tensor
+    is_finite = isinstance(null, int) or math.isfinite(null)
     if tensor.dtype == "bool":
-        fits = null in {None, 0, 1}
-    elif tensor.dtype == "int64" and null is not None:
-        fits = math.isfinite(null) and int(null) == null and _LEAST_INT <= null <= _GREATEST_INT
+        fits, expected = null in {0, 1}, "True or False"
+    elif tensor.dtype == "int64":
+        fits = is_finite and int(null) == null and _LEAST_INT <= null <= _GREATEST_INT
         expected = "a whole number of 64 bits"
+    else:
+        fits, expected = not is_finite or abs(null) <= _GREATEST_FLOAT, "a number of 32 bits"
     if fits:
         return tensor
     raise ConfigError(

@@ -19,6 +19,7 @@ from headrace.catalog.scanning.scan_workers import ReadingThreads
 from headrace.catalog.stored.update import update_catalog
 from headrace.catalog.tables.corpus_tables import open_rows
 from headrace.config.dataset import DatasetConfig
+from headrace.config.source import SourceConfig
 from headrace.errors import ConfigError
 from headrace.sources.sources import corpus_of
 from headrace.stores.storage import open_storage
@@ -245,9 +246,51 @@ def test_a_name_with_half_of_a_surrogate_pair_is_a_reject(name, tmp_path):
     }
 
 
-def test_a_value_with_half_of_a_surrogate_pair_is_an_error(tmp_path):
-    nemo(tmp_path, [(0, GOOD)])
-    manifest = tmp_path / "manifest.json"
-    manifest.write_text(manifest.read_text().replace("{", '{"text": "x\\ud800", ', 1))
-    with pytest.raises(ConfigError, match=r"half of a surrogate pair \(at the end of .*x.ud800"):
-        scanned("nemo", tmp_path)
+def write_tar(path, members):
+    with tarfile.open(path, "w", encoding="utf-8", errors="surrogateescape") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+BAD = '{"text": "x\\ud800", "cover_path": "c.png"}', '{"text": "x", "cover_path": "c\\ud800.png"}'
+
+
+@pytest.mark.parametrize("beside", BAD)
+@pytest.mark.parametrize("name", ["nemo", "webdataset", "fields"])
+def test_a_value_with_half_of_a_surrogate_pair_is_an_error_and_loses_nothing_in_silence(name, beside, tmp_path):
+    root, options = tmp_path / "corpus", {}
+    root.mkdir()
+    if name == "nemo":
+        nemo(root, [(0, GOOD)])
+        manifest = root / "manifest.json"
+        manifest.write_text(manifest.read_text().replace("{", f"{beside[:-1]}, ", 1))
+    else:
+        options = {"audio_fields": ["mix"]} if name == "fields" else {}
+        content = sound(tmp_path / "u.wav", 0).read_bytes()
+        write_tar(root / "a.tar", {"u.mix.wav": content, "u.json": beside.encode()})
+    kind = "nemo" if name == "nemo" else "webdataset"
+    source = SourceConfig(kind=kind, uri=str(root), options=options)
+    rows = corpus_of(source, source.uri).rows().read()
+    with pytest.raises(ConfigError, match=r"half of a surrogate pair \(at the end of .*.ud800"):
+        open_rows(rows, source)
+
+
+@pytest.mark.parametrize("fields", [[], ["mix"]])
+def test_a_name_of_a_member_that_is_no_text_is_a_reject(fields, tmp_path):
+    content = sound(tmp_path / "u.wav", 0).read_bytes()
+    (tmp_path / "corpus").mkdir()
+    names = [f"{key}.mix.wav" for key in ("good", "bad\udcff")]
+    write_tar(tmp_path / "corpus/a.tar", dict.fromkeys(names, content))
+    source = SourceConfig(kind="webdataset", uri=str(tmp_path / "corpus"), options={"audio_fields": fields})
+    corpus = corpus_of(source, source.uri)
+    (listing,) = corpus.list()
+    column = "mix_path" if fields else "path"
+    assert dict(zip(listing.path, listing.code, strict=True)) == {
+        "a.tar/good.mix.wav": None,
+        "a.tar/bad\\udcff.mix.wav": "bad_name",
+    }
+    good, bad = corpus.rows().read()
+    assert good == {"id": "good", column: "a.tar/good.mix.wav"}
+    assert bad == {column: "a.tar/bad\\udcff.mix.wav"}
