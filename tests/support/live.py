@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,11 @@ from tests.support.ports import reserved_port
 _RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {
   runId status creationTime assetSelection { path } tags { key value } } } } }"""
 _HEALTH = "{ instance { daemonHealth { allDaemonStatuses { daemonType healthy required } } } }"
+_SENSOR = "query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState { id } } } }"
+_STOP_SENSOR = """mutation($id: String!) { stopSensor(id: $id) {
+  __typename ... on PythonError { message } } }"""
+_START_SENSOR = """mutation($s: SensorSelector!) { startSensor(sensorSelector: $s) {
+  __typename ... on PythonError { message } } }"""
 _FINISHED = {"SUCCESS", "FAILURE", "CANCELED"}
 
 
@@ -109,6 +114,21 @@ class DagsterDev:
             )
             for run in sorted(found, key=lambda run: run["creationTime"])
         ]
+
+    @contextlib.contextmanager
+    def paused(self, sensor: str) -> Iterator[None]:
+        """While this context is open, the sensor starts nothing."""
+        selector = {
+            "repositoryLocationName": "headrace",
+            "repositoryName": "__repository__",
+            "sensorName": sensor,
+        }
+        state = self.query(_SENSOR, s=selector)["sensorOrError"]["sensorState"]
+        self.query(_STOP_SENSOR, id=state["id"])
+        try:
+            yield
+        finally:
+            self.query(_START_SENSOR, s=selector)
 
     def unhealthy(self) -> list[str]:
         """Daemons that should run but do not."""
