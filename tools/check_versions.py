@@ -90,6 +90,11 @@ def torch_pin() -> str:
     return str(pin)
 
 
+def without_cuda(needed: str) -> str:
+    """Requirements without torch, and without what a build of it for CUDA brings."""
+    return _OF_CUDA.sub("", f"{needed}\n")
+
+
 def interpreter(version: str) -> str | None:
     """An interpreter of a version, on the path or below pyenv's folder; None without one that runs."""
     folder = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
@@ -103,10 +108,11 @@ def lowest(uv: Uv) -> dict[str, Any]:
     """The versions that were tested, and what the tests said."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     extras = [word for extra in _EXTRAS for word in ("--extra", extra)]
-    needed = uv.resolved("--resolution", "lowest-direct", "--python-version", version, *extras)
+    needed = without_cuda(uv.resolved("--resolution", "lowest-direct", "--python-version", version, *extras))
     (file := FOLDER / "lowest.txt").write_text(needed)
     (tools := FOLDER / "tools.txt").write_text("\n".join(_TOOLS.findall((ROOT / "constraints.txt").read_text())))
     python = uv.environment("lowest", sys.executable, "--requirement", file)
+    uv("pip", "install", "--python", python, "--no-deps", f"{torch_pin()}+cpu")
     uv("pip", "install", "--python", python, "--requirement", tools, "--constraint", file)
     options = [
         "-q",
@@ -123,7 +129,11 @@ def lowest(uv: Uv) -> dict[str, Any]:
     ]
     options += ["--continue-on-collection-errors"]  # examples of trainers, which need Dagster
     done = subprocess.run([python, "-m", "pytest", *options, *TESTS], cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603, PLW1510
-    return {"python": version, "versions": needed.split(), "tests": _LAST_LINE.findall(done.stdout)}
+    return {
+        "python": version,
+        "versions": [*needed.split(), f"{torch_pin()}+cpu"],
+        "tests": _LAST_LINE.findall(done.stdout),
+    }
 
 
 def of_python(uv: Uv, version: str, wheel: Path) -> dict[str, Any]:
@@ -131,7 +141,7 @@ def of_python(uv: Uv, version: str, wheel: Path) -> dict[str, Any]:
     if (found_python := interpreter(version)) is None:
         return {"skipped": f"no interpreter of Python {version}"}
     needed = uv.resolved("--python-version", version)
-    (file := FOLDER / f"{version}.txt").write_text(_OF_CUDA.sub("", f"{needed}\n"))
+    (file := FOLDER / f"{version}.txt").write_text(without_cuda(needed))
     python = uv.environment(version, found_python, "--requirement", file, wheel)
     found = {
         "resolved": len(needed.split()),
