@@ -4,7 +4,7 @@ Only the present state of the output and of the Dagster instance matters, not ho
 killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -14,13 +14,10 @@ from headrace.assemble.changes import ShardsBefore
 from headrace.assemble.column_sets import rows_of_set, rows_of_texts
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.reconcile import (
-    BuildReason,
-    Settings,
     latent_settings,
     latent_sources,
     shard_settings,
     wanted_partitions,
-    why_build,
 )
 from headrace.assemble.run_groups import grouped
 from headrace.assemble.staleness import plan_build
@@ -31,8 +28,7 @@ from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.encoders.kmeans import parsed_settings
 from headrace.errors import ConfigError, HeadraceError, NotFoundError
-from headrace.format.manifests.manifests import ManifestSummary, newest_manifests
-from headrace.format.shards.condemned import lasting_sizes
+from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.sizes_file import has_true_sizes
 from headrace.format.snapshots.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
 from headrace.format.snapshots.summaries import newest_summaries
@@ -45,18 +41,9 @@ from headrace_dagster.assets.records import is_committed, newest_snapshot
 from headrace_dagster.assets.views import has_view, waits
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.runs import Runner, RunOutcome
+from headrace_dagster.build_command.shard_parts import ShardPart
 from headrace_dagster.build_command.terminal import TerminalProgress
 from headrace_dagster.resources.storage import StorageResource
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One kind of shards: its asset, folder and settings, and the digest of each partition's source."""
-
-    key: dg.AssetKey
-    storage: Storage
-    settings: Settings
-    sources: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +134,7 @@ class DatasetBuild:
         audio = self.storage.audio(self.config)
         fingerprints = catalog.fingerprints
         wanted = wanted_partitions(fingerprints, self.config)
-        part = _Part(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
+        part = ShardPart(self.keys.audio_shards, audio, shard_settings(self.config), fingerprints)
         self._partitions(part, partition_sizes(catalog), self._column_parts(catalog).values())
         columns = self._column_parts(catalog)
         for joined in columns.values():
@@ -160,12 +147,11 @@ class DatasetBuild:
         snapshot = None if self._has_failed() else newest_snapshot(audio)
         for name, joined in columns.items():
             if snapshot is not None:
-                wanted = {partition: joined.settings.wanted(source) for partition, source in joined.sources.items()}
                 key = self.keys.columns_index(name)
-                self._index(key, joined.storage, snapshot.snapshot.catalog, wanted, snapshot.number)
+                self._index(key, joined.storage, snapshot.snapshot.catalog, joined.wanted, snapshot.number)
         return catalog.digest
 
-    def _column_parts(self, catalog: CatalogHeader) -> dict[str, "_Part"]:
+    def _column_parts(self, catalog: CatalogHeader) -> dict[str, ShardPart]:
         """The sets of columns whose rows are known, by name, for the newest audio manifests."""
         output, audio = self.storage.output(self.config), self._summaries(self.storage.audio(self.config))
         parts = {}
@@ -175,7 +161,7 @@ class DatasetBuild:
                 there = {partition: audio[partition].digest for partition in rows if partition in audio}
                 sources = {partition: columns_source(digest, rows[partition]) for partition, digest in there.items()}
                 storage = self.storage.columns(self.config, name)
-                parts[name] = _Part(self.keys.columns(name), storage, ColumnSettings(), sources)
+                parts[name] = ShardPart(self.keys.columns(name), storage, ColumnSettings(), sources)
         return parts
 
     def _has_source_changed(self, built_from: str) -> bool:
@@ -203,12 +189,11 @@ class DatasetBuild:
         for one, part in ready:
             if len(of_audio) < 2 or one.column:
                 self._partitions(part, work)
-            wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
             if not any(outcome.stops and outcome.key == part.key for outcome in self.runner.outcomes):
                 key = self.keys.latents_index(one.name)
-                self._index(key, part.storage, snapshot.snapshot.catalog, wanted, snapshot.number)
+                self._index(key, part.storage, snapshot.snapshot.catalog, part.wanted, snapshot.number)
 
-    def _latent_part(self, latents: LatentsConfig, snapshot: NumberedSnapshot) -> "_Part | None":
+    def _latent_part(self, latents: LatentsConfig, snapshot: NumberedSnapshot) -> ShardPart | None:
         """A set of latents, whose centroids are fitted first; None if they cannot be."""
         manifests, before = self._summaries(self.storage.audio(self.config)), len(self.runner.outcomes)
         manifests = {name: manifests[name] for name in snapshot.snapshot.partitions if name in manifests}
@@ -225,9 +210,9 @@ class DatasetBuild:
         except HeadraceError as error:  # an encoder that cannot be loaded stops its set alone
             self.runner.outcomes.append(RunOutcome(key, None, "", (str(error),), 0.0, stops=True))
             return None
-        return _Part(key, storage, settings, sources)
+        return ShardPart(key, storage, settings, sources)
 
-    def _sets_together(self, parts: Sequence["_Part"], work: Mapping[str, PartitionSize]) -> None:
+    def _sets_together(self, parts: Sequence[ShardPart], work: Mapping[str, PartitionSize]) -> None:
         """Materialize the stale partitions of several sets of latents, each in one run for all sets that lack it."""
         lacking: dict[str, tuple[dg.AssetKey, ...]] = {}
         for part in parts:
@@ -298,7 +283,7 @@ class DatasetBuild:
         found = tested_snapshots(self.config, self.storage)
         return found if self._has_failed() or len(found) == len(self.storage.parts(self.config)) else None
 
-    def _partitions(self, part: "_Part", work: Mapping[str, PartitionSize], also: Iterable["_Part"] = ()) -> None:
+    def _partitions(self, part: ShardPart, work: Mapping[str, PartitionSize], also: Iterable[ShardPart] = ()) -> None:
         """Materialize the partitions that are stale, or that the instance has not recorded in their present state.
 
         Args:
@@ -311,7 +296,7 @@ class DatasetBuild:
             return
         joined = [other for other in also if other.key in self.selected]
         for other in joined:
-            self.ledger.put_down(other.key, other.storage, self._before(other, before.why), part.sources)
+            self.ledger.put_down(other.key, other.storage, other.before(self.runner.records, before.why), part.sources)
         with self.progress.stage(
             part.key.path[-1], {name: work.get(name, PartitionSize(0, 0.0)) for name in before.why}
         ):
@@ -323,50 +308,16 @@ class DatasetBuild:
         for names in grouped(dict.fromkeys(partitions), layout, most):
             self.runner.materialize_partitions(key, names, also)
 
-    def _put_down(self, part: "_Part") -> ShardsBefore | None:
+    def _put_down(self, part: ShardPart) -> ShardsBefore | None:
         """Record the state of shards in the ledger; None if they are not selected, or up to date and recorded."""
         if part.key not in self.selected:
             return None
-        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
-        current = unchanged_manifests(part.storage, wanted, self._summaries(part.storage))
+        current = unchanged_manifests(part.storage, part.wanted, self._summaries(part.storage))
         if current is not None and not self.runner.records.unrecorded(part.key, current):
             return None
-        before = self._before(part)
+        before = part.before(self.runner.records)
         self.ledger.put_down(part.key, part.storage, before, part.sources)
         return before if before.why else None
-
-    def _before(self, part: "_Part", with_audio: Collection[str] = ()) -> ShardsBefore:
-        """The present state of the shards, with the partitions to build and why.
-
-        Args:
-            part: the shards.
-            with_audio: for columns, partitions whose audio is built first.
-        """
-        sizes = lasting_sizes(part.storage)
-        manifests = newest_manifests(part.storage)
-        damaged = {partition for partition, found in manifests.items() if not found.manifest.is_whole(sizes)}
-        wanted = {name: part.settings.wanted(source) for name, source in part.sources.items()}
-        plan = plan_build(wanted, manifests, damaged)
-        unrecorded = self.runner.records.unrecorded(part.key, plan.current)
-        newest = newest_snapshot(part.storage)
-        held = {**wanted, **(newest.snapshot.manifests if newest else {})}
-        new_audio = {name: (BuildReason.AUDIO if name in manifests else BuildReason.NEW,) for name in with_audio}
-        return ShardsBefore(
-            {name: found.manifest for name, found in manifests.items() if name in held},
-            sizes,
-            {
-                name: why_build(
-                    manifests[name].manifest if name in manifests else None,
-                    source,
-                    part.settings,
-                    is_damaged=name in damaged,
-                )
-                or (BuildReason.UNRECORDED,)
-                for name, source in part.sources.items()
-                if name in plan.stale or name in unrecorded
-            }
-            | new_audio,
-        )
 
     def _index(  # noqa: PLR0913, PLR0917 - what is committed, and what it is made from
         self,
