@@ -6,6 +6,7 @@ Tables of columns wait on the local disk until the types of all tars are known.
 """
 
 import hashlib
+import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -207,7 +208,10 @@ def _one(
 
 def _opened(wanted: TarSet, name: str) -> BinaryIO:
     storage, num_bytes = wanted.tars.storage, _PIECE_BYTES if wanted.reads_members else _HEADERS_BYTES
-    return opened_sparsely(storage, name, num_bytes) if isinstance(storage, Bucket) else storage.open(name)
+    if isinstance(storage, Bucket):
+        return opened_sparsely(storage, name, num_bytes)
+    file = storage.open(name)
+    return io.BufferedReader(file.detach(), num_bytes) if isinstance(file, io.BufferedReader) else file
 
 
 def _current_index(wanted: TarSet, name: str) -> ShardIndex | None:

@@ -1,5 +1,8 @@
 """Tars of others in a store: indexed by ranges, and only those that hold chosen samples are read."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
@@ -94,3 +97,17 @@ def test_without_columns_one_request_for_each_sample_reads_a_hundredth_of_the_by
             asked = read(face, of=tar.name)
             assert len(asked) <= 1.2 * 12
             assert num_bytes(asked) <= 0.01 * tar.stat().st_size
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts bytes of a process")
+def test_of_local_tars_no_more_is_read(folder, tmp_path):
+    total = sum(path.stat().st_size for path in folder.iterdir())
+    index_tars(str(folder), num_threads=2, columns=True, into=str(tmp_path / "first"))  # imports are files, too
+    before = bytes_of_calls()
+    index_tars(str(folder), num_threads=2, columns=True, into=str(tmp_path / "second"))
+    assert bytes_of_calls() - before <= 0.08 * total  # also what is written before, and code
+
+
+def bytes_of_calls():
+    """Bytes that this process has read by calls."""
+    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
