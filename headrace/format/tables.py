@@ -41,8 +41,13 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
         arrays: the arrays by name: uint8, uint16, int16, int32, int64 or float64.
         metadata: strings by name; the name `crc32` is reserved.
     """
+    return b"".join(packed_pieces(arrays, metadata))
+
+
+def packed_pieces(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]) -> list[bytes | memoryview]:
+    """The blob of `pack` in pieces: those of the arrays are their own memory, where that is contiguous."""
     header: dict[str, Any] = {}
-    blobs: list[memoryview] = []  # the arrays themselves where they need no copy
+    blobs: list[memoryview] = []
     offset = 0
     for name, array in sorted(
         arrays.items(), key=lambda item: -item[1].dtype.itemsize
@@ -59,7 +64,7 @@ def pack(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[str, str]
     pieces: list[bytes | memoryview] = [length, text, *blobs]
     for piece in pieces:
         checksum = zlib.crc32(piece, checksum)
-    return b"".join([length, text.replace(_NO_CHECKSUM, b"%08x" % checksum, 1), *blobs])
+    return [length, text.replace(_NO_CHECKSUM, b"%08x" % checksum, 1), *blobs]
 
 
 def unpack(blob: bytes | memoryview, name: str) -> tuple[dict[str, np.ndarray[Any, Any]], dict[str, str]]:

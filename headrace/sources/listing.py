@@ -7,7 +7,7 @@ its rows equally wide, it stores a digest of each path.
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,31 +152,25 @@ def stamps_of(
     digests = b"".join(hashlib.sha256(path.encode()).digest()[: PATH_DIGEST.itemsize] for path in paths)
     sizes = _filled(num_bytes)
     changed = np.full(len(sizes), NO_CTIME, np.int64) if ctime_ns is None else _filled(ctime_ns)
-    return _sorted([np.frombuffer(digests, PATH_DIGEST), sizes, _filled(mtime_ns), changed])
+    columns = [np.frombuffer(digests, PATH_DIGEST), sizes, _filled(mtime_ns), changed]
+    return sorted_stamps(columns.__getitem__)
 
 
 def concatenated(parts: Sequence[SourceStamps]) -> SourceStamps:
     """Stamps of all parts together."""
-    return drained(list(parts))
+    parts = parts or [stamps_of((), (), ())]
+    return sorted_stamps(lambda at: np.concatenate([part.columns[at] for part in parts]))
 
 
-def drained(parts: list[SourceStamps]) -> SourceStamps:
-    """Stamps of all parts together. The list is emptied, so that no array is there twice."""
-    if not parts:
-        return stamps_of((), (), ())
-    columns: list[Any] = [list(column) for column in zip(*(part.columns for part in parts), strict=True)]
-    parts.clear()
-    for at in range(len(columns)):
-        columns[at] = np.concatenate(columns[at])
-    return _sorted(columns)
-
-
-def _sorted(columns: list[Any]) -> SourceStamps:
-    """Stamps of four columns, whose list loses the unsorted ones."""
-    order = np.lexsort(columns[::-1])
-    for at in range(len(columns)):
-        columns[at] = columns[at][order]
-    return SourceStamps(*columns)
+def sorted_stamps(column: Callable[[int], np.ndarray[Any, Any]]) -> SourceStamps:
+    """Stamps of columns in any order. `column` returns one by its number; one at a time is held beside the result."""
+    paths = column(0)
+    order = np.argsort(paths, kind="stable")
+    paths = paths[order]
+    if (paths[1:] == paths[:-1]).any():  # fields of several rows name one file
+        order = np.lexsort([column(at) for at in (3, 2, 1, 0)])
+        paths = column(0)[order]
+    return SourceStamps(paths, *(column(at)[order] for at in (1, 2, 3)))
 
 
 def _filled(values: Iterable[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:

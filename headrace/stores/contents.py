@@ -8,7 +8,7 @@ from headrace.errors import StorageError, UnsafePathError
 PIECE_BYTES = 1 << 20
 """Bytes copied at once: bytes that are written together are together in the page cache, and read faster."""
 
-Content: TypeAlias = bytes | list[bytes] | BinaryIO
+Content: TypeAlias = bytes | list[bytes] | list[bytes | memoryview] | BinaryIO
 """The content to write to an object: its bytes, pieces of them that need not be joined first, or a file to read."""
 
 

@@ -176,7 +176,7 @@ def _temporary_sibling(target: Path, data: Content) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _write_pieces(descriptor: int, pieces: Iterable[bytes]) -> None:
+def _write_pieces(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
     """Write pieces one after another, without joining them first: a buffer would copy every byte once more."""
     for parts in _parts_of_calls(pieces):
         left = parts
@@ -185,7 +185,7 @@ def _write_pieces(descriptor: int, pieces: Iterable[bytes]) -> None:
             left = [] if written == num_bytes else _behind(left, written)
 
 
-def _parts_of_calls(pieces: Iterable[bytes]) -> Iterator[list[memoryview]]:
+def _parts_of_calls(pieces: Iterable[bytes | memoryview]) -> Iterator[list[memoryview]]:
     """The bytes of pieces, in parts that are written by one call each: one to two mebibytes.
 
     For a longer write, Linux takes the page cache from large blocks of free memory, which the host of a virtual machine

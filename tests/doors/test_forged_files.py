@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.catalog.stored.column_header import ColumnTableHeader, TablePart
-from headrace.catalog.stored.header import CatalogHeader, PartitionEntry, partition_in, read_stamps, stamps_bytes
+from headrace.catalog.stored.header import CatalogHeader, PartitionEntry, partition_in, read_stamps, stamps_pieces
 from headrace.catalog.stored.header_lines import CatalogTotals, Part
 from headrace.errors import HeadraceError
 from headrace.format import tables
@@ -264,7 +264,7 @@ CONDEMNED = versioned_bytes("headrace_condemned", {"host": "h", "kernel": "k", "
 PLAIN, WIDS = {"a.tar": 3, "b.tar": 4}, {"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 3}]}
 OTHERS = {
     "catalog": (HEADER.to_bytes(), forged_lines, use_header),
-    "stamps": (stamps_bytes(STAMPS), forged_table, use_stamps),
+    "stamps": (b"".join(stamps_pieces(STAMPS)), forged_table, use_stamps),
     "table of columns": (TABLE_HEADER.to_bytes(), forged_json, lambda blob, _: ColumnTableHeader.from_bytes(blob, "x")),
     "marks": (MARKS, forged_json, use_marks),
     "record of a gc": (CONDEMNED, forged_json, use_condemned),

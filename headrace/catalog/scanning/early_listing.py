@@ -5,6 +5,7 @@ If it is needed, the scan takes the listing, so that the source is listed once. 
 """
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,7 +13,8 @@ import polars as pl
 from headrace.catalog.rows.schemas import LISTING_SCHEMA
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.tables.buckets import PartTables
-from headrace.sources.listing import Listing, SourceStamps, concatenated, stamps_of
+from headrace.sources.gathered_stamps import GatheredStamps
+from headrace.sources.listing import Listing, SourceStamps, stamps_of
 from headrace.sources.sources import Source
 
 
@@ -45,11 +47,12 @@ class EarlyListing:
 def list_early(source: Source, runtime: ScanRuntime) -> EarlyListing:
     """List a source."""
     began_ns, start = runtime.clock(), time.perf_counter()
-    chunks, stamps = PartTables(runtime.table_bytes), []
-    for chunk in source.list():
-        chunks.append(listing_table(chunk))
-        stamps.append(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns, chunk.ctime_ns))
-    return EarlyListing(began_ns, chunks, concatenated(stamps), time.perf_counter() - start)
+    with closing(GatheredStamps()) as stamps:
+        chunks = PartTables(runtime.table_bytes)
+        for chunk in source.list():
+            chunks.append(listing_table(chunk))
+            stamps.add(stamps_of(chunk.path, chunk.num_bytes, chunk.mtime_ns, chunk.ctime_ns))
+        return EarlyListing(began_ns, chunks, stamps.all(), time.perf_counter() - start)
 
 
 def listing_table(listing: Listing) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
 from headrace.format.manifests.manifests import check_partition
 from headrace.format.rejects import RejectSubject, counted
-from headrace.format.tables import checked, pack, unpack
+from headrace.format.tables import checked, pack, packed_pieces, unpack
 from headrace.format.typed_json import json_value, typed
 from headrace.sources.listing import PATH_DIGEST, SourceStamps
 from headrace.stores.storage import Storage
@@ -266,15 +266,15 @@ def catalog_digest(fingerprints: Mapping[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def stamps_bytes(stamps: SourceStamps) -> bytes:
-    """The content of the part with the stamps. Equal stamps give equal bytes."""
+def stamps_pieces(stamps: SourceStamps) -> list[bytes | memoryview]:
+    """The content of the part with the stamps, in pieces. Equal stamps give equal bytes."""
     arrays: dict[str, np.ndarray[Any, Any]] = {
         "path_digests": stamps.paths.view(np.uint8).reshape(-1, PATH_DIGEST.itemsize),
         "num_bytes": stamps.num_bytes,
         "mtime_ns": stamps.mtime_ns,
         "ctime_ns": stamps.ctime_ns,
     }
-    return pack(arrays, {_STAMPS_VERSION: str(CATALOG_FORMAT)})
+    return packed_pieces(arrays, {_STAMPS_VERSION: str(CATALOG_FORMAT)})
 
 
 def read_stamps(output: Storage, header: CatalogHeader) -> SourceStamps:

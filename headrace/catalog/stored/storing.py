@@ -27,7 +27,7 @@ from headrace.catalog.stored.header import (
     grouping_of,
     read_header,
     sizes_of_parts,
-    stamps_bytes,
+    stamps_pieces,
 )
 from headrace.catalog.stored.header_lines import NO_RECORD, PARTS_FOLDER, CatalogTotals, Part, ScanRecord
 from headrace.catalog.stored.parquet_files import parquet_bytes, write_if_new
@@ -39,7 +39,8 @@ from headrace.config.partitioning import assign_partitions
 from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
-from headrace.sources.listing import SourceStamps, drained, stamps_of
+from headrace.sources.gathered_stamps import GatheredStamps
+from headrace.sources.listing import SourceStamps, stamps_of
 from headrace.stores.storage import Storage, StoredObject
 
 MIN_AGE_SECONDS = 86_400.0
@@ -71,12 +72,15 @@ class PartWriter:
         """Store a table under a label such as `train-0003.rows`."""
         return self.blob(label, ".parquet", parquet_bytes(table, self.probe_version))
 
-    def blob(self, label: str, suffix: str, blob: bytes) -> Part:
-        """Store bytes under a label and a suffix; the digest comes between them."""
-        sha256 = hashlib.sha256(blob).hexdigest()
-        part = Part(f"{label}-{sha256[:_DIGITS]}{suffix}", len(blob), sha256)
-        if self.there.get(part.path) != len(blob):
-            self.output.write(part.path, blob)
+    def blob(self, label: str, suffix: str, *pieces: bytes | memoryview) -> Part:
+        """Store bytes, given in pieces, under a label and a suffix; the digest comes between them."""
+        digest = hashlib.sha256()
+        for piece in pieces:
+            digest.update(piece)
+        sha256, num_bytes = digest.hexdigest(), sum(map(len, pieces))
+        part = Part(f"{label}-{sha256[:_DIGITS]}{suffix}", num_bytes, sha256)
+        if self.there.get(part.path) != num_bytes:
+            self.output.write(part.path, list(pieces))
         return part
 
     def partition(self, name: str, recordings: pl.DataFrame) -> tuple[Part | None, Part | None]:
@@ -148,7 +152,7 @@ class CatalogWriter:
         self._most_bytes = most_bytes
         self._source = config.source.uri if source is None else source
         self._rows: Buckets | None = None
-        self._stamps: list[SourceStamps] = []
+        self._stamps = GatheredStamps()
         self._seconds: list[pl.Series] = []
         self._num_duplicates = self._largest_group = 0
         self.num_recordings = 0
@@ -169,7 +173,7 @@ class CatalogWriter:
             self._rows = Buckets(divided.schema, self._most_bytes)
         self._rows.add(divided, bucket_of_numbers(numbers, len(self._names)))
         files = files_of(recordings)
-        self._stamps.append(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
+        self._stamps.add(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
         self._seconds.append(recordings["duration_seconds"])
         self._num_duplicates += recordings["duplicate_of"].count()
         self.schema = recordings.schema
@@ -177,9 +181,7 @@ class CatalogWriter:
 
     def count_files(self) -> int:
         """The number of files of all recordings so far. Those of audio fields may be named in several parts."""
-        if self._config.source.fields:
-            self._stamps = [self._together(self._stamps)]
-        return sum(map(len, self._stamps))
+        return len(self._distinct_stamps()) if self._config.source.fields else len(self._stamps)
 
     def finish(
         self,
@@ -196,8 +198,11 @@ class CatalogWriter:
             record: what the scan found besides the tables.
             durations: durations of some recordings, in seconds; not stored if there are none.
         """
+        if self._rows is None:
+            raise ValueError("no part has been added")
         config, writer = self._config, self._parts
-        entries = dict(self._entries())
+        stamps = writer.blob("stamps", ".arrays", *stamps_pieces(self._all_stamps(rejected, left_out)))
+        entries = dict(self._entries(self._rows))
         totals = CatalogTotals(
             dataset=config.name,
             source=self._source,
@@ -209,7 +214,7 @@ class CatalogWriter:
             durations=_points(pl.concat(self._seconds)),
             rejects=_counts(rejected),
             rejected=writer.table("rejected", rejected),
-            stamps=writer.blob("stamps", ".arrays", stamps_bytes(self._all_stamps(rejected, left_out))),
+            stamps=stamps,
             scan=record,
         )
         if durations:
@@ -220,30 +225,30 @@ class CatalogWriter:
         return header
 
     def _all_stamps(self, rejected: pl.DataFrame, left_out: SourceStamps | None) -> SourceStamps:
-        """The stamps of all files. Those of the parts are forgotten."""
+        """The stamps of all files."""
         files = rejected.select("origin", *STAMP_SCHEMA).filter(pl.col("origin") == RejectSubject.FILE)
-        stamps = [*self._stamps, stamps_of(*(files[name] for name in STAMP_SCHEMA))]
-        self._stamps = []
-        return self._together(stamps if left_out is None else [*stamps, left_out])
+        self._stamps.add(stamps_of(*(files[name] for name in STAMP_SCHEMA)))
+        if left_out is not None:
+            self._stamps.add(left_out)
+        return self._distinct_stamps()
 
-    def _together(self, stamps: list[SourceStamps]) -> SourceStamps:
+    def _distinct_stamps(self) -> SourceStamps:
         """Stamps of all parts, each file once: rows of several parts may name a file as an audio field."""
-        found = drained(stamps)
+        found = self._stamps.all()
         return found.distinct() if self._config.source.fields else found
 
     def close(self) -> None:
-        """Delete the temporary file."""
+        """Delete the temporary files."""
+        self._stamps.close()
         if self._rows is not None:
             self._rows.close()
 
-    def _entries(self) -> Iterator[tuple[str, PartitionEntry]]:
+    def _entries(self, divided: Buckets) -> Iterator[tuple[str, PartitionEntry]]:
         """The entry of each partition, empty ones included."""
-        if self._rows is None:
-            raise ValueError("no part has been added")
         known = {} if self._previous is None else self._previous.partitions
         seconds = self._config.audio.segment_seconds
-        for run in parts_of([self._rows], self._most_bytes):
-            rows = self._rows.part(run)
+        for run in parts_of([divided], self._most_bytes):
+            rows = divided.part(run)
             groups = rows.group_by(_GROUP).len()["len"]
             self._largest_group = max(self._largest_group, int(groups.max() or 0))  # type: ignore[arg-type]  # of counts: a number
             rows = rows.drop(_GROUP).sort(_NUMBER, "path", maintain_order=True)

@@ -20,7 +20,7 @@ import polars as pl
 
 from headrace.stores.temporary_room import temporary_room
 
-NUM_BUCKETS = 64
+NUM_BUCKETS = 256
 PART_BYTES = 4 << 20
 """Bytes of a table that stay in memory before they are written, and of the tables that are joined at a time."""
 

@@ -168,8 +168,8 @@ def test_a_changed_file_writes_its_own_partition_and_a_changed_title_only_rows(c
     after, _, writes = update(config, source, output)
     (name,) = [name for name in before.partitions if before.partitions[name] != after.partitions[name]]
     entry = after.partitions[name]
-    of_files = [after.totals.stamps.path, after.totals.scan.durations.path]
-    assert writes == [entry.files.path, entry.rows.path, *of_files, HEADER_PATH]
+    stamps, durations = after.totals.stamps.path, after.totals.scan.durations.path
+    assert writes == [stamps, entry.files.path, entry.rows.path, durations, HEADER_PATH]
     titled = METADATA.with_columns(title=pl.when(pl.col("path") == "07.wav").then(pl.lit("new")).otherwise("title"))
     last, _, writes = update(config, source, output, titled)
     assert writes == [last.partitions[name].rows.path, HEADER_PATH]
