@@ -24,9 +24,10 @@ _SAMPLES = 5
 _SHOWN_TEXT = 200
 _DESCRIPTION = """\
 Recognise the layout of the corpus at PATH, a folder or a file, and write the YAML that reads it as it is: Kaldi, NeMo,
-Lhotse, Hugging Face, LJSpeech, LibriSpeech, Raven, WeNet, WebDataset, Parquet, tables, sidecars, folders as labels, or
-an output of Headrace. Five samples are read as a build would read them, and shown with their text. What the YAML does
-not use is counted. Nothing is asked, and nothing at PATH is changed. `headrace build NAME.yaml` is the next step.
+Lhotse, Hugging Face, LJSpeech, LibriSpeech, Raven, WeNet, WebDataset, Parquet, TFRecord, tables, sidecars, folders as
+labels, or an output of Headrace. Five samples are read as a build would read them, and shown with their text. What the
+YAML does not use is counted. Nothing is asked, and nothing at PATH is changed. `headrace build NAME.yaml` is the next
+step.
 
 Exit codes: 0 the YAML is written; 1 nothing is recognised, or the YAML exists; 2 wrong arguments.
 """
