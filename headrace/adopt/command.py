@@ -24,9 +24,10 @@ _SAMPLES = 5
 _SHOWN_TEXT = 200
 _DESCRIPTION = """\
 Recognise the layout of the corpus at PATH, a folder or a file, and write the YAML that reads it as it is: Kaldi, NeMo,
-Lhotse, Hugging Face, LJSpeech, LibriSpeech, Raven, WeNet, WebDataset, Parquet, tables, sidecars, folders as labels, or
-an output of Headrace. Five samples are read as a build would read them, and shown with their text. What the YAML does
-not use is counted. Nothing is asked, and nothing at PATH is changed. `headrace build NAME.yaml` is the next step.
+Lhotse, Hugging Face, LJSpeech, LibriSpeech, Raven, WeNet, WebDataset, Parquet, TFRecord, tables, sidecars, folders as
+labels, or an output of Headrace. Five samples are read as a build would read them, and shown with their text. What the
+YAML does not use is counted. Nothing is asked, and nothing at PATH is changed. `headrace build NAME.yaml` is the next
+step.
 
 Exit codes: 0 the YAML is written; 1 nothing is recognised, or the YAML exists; 2 wrong arguments.
 """
@@ -46,15 +47,27 @@ def adopt(arguments: Sequence[str]) -> int:
     output = (options.output or target.parent / "shards" / target.stem).absolute()
     for file in filter(None, (target, page)):
         _check_new(file, files)
-    text = yaml_text(layout, files, output)
-    config = parse_config(yaml.safe_load(text), target.stem, target)
-    samples = first_samples(config, target.parent, layout.examples or files.audio[:_SAMPLES], _SAMPLES)
+    try:
+        text, config, samples = _read(layout, files, output, target)
+    except ConfigError as error:
+        if not {"metadata", "sidecars"} <= layout.source.keys():
+            raise
+        layout = layout.without_sidecars(str(error))
+        text, config, samples = _read(layout, files, output, target)
     _write(target, text.encode())
     if page:
         _write(page, _page(layout, files, samples))
     content = _content(layout, files, config, samples, target)
     print_json(content) if options.json else _show(content)
     return 0
+
+
+def _read(layout: Layout, files: FileList, output: Path, target: Path) -> tuple[str, DatasetConfig, Samples]:
+    """The YAML of a layout, what it says, and the first samples."""
+    text = yaml_text(layout, files, output)
+    config = parse_config(yaml.safe_load(text), target.stem, target)
+    examples = layout.examples or files.audio[:_SAMPLES]
+    return text, config, first_samples(config, target.parent, examples, _SAMPLES)
 
 
 def _parser() -> argparse.ArgumentParser:

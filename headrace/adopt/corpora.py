@@ -1,4 +1,4 @@
-"""Recognises corpora that have rows of their own (`source.kind`): outputs, Kaldi, NeMo, Lhotse, Parquet and tars."""
+"""Recognises corpora that have rows of their own (`source.kind`): Kaldi, NeMo, Lhotse, Parquet, tars and others."""
 
 import json
 import re
@@ -12,6 +12,7 @@ from headrace.format.tars.member_names import KeyAt, split_name
 _KALDI = ("wav.scp", "segments", "text", "utt2spk", "utt2lang", "spk2gender", "reco2file_and_channel")
 _SHARDED = re.compile(r"(.*/)?(?:sharded_manifests/manifest[^/]*_\d+[^/]*\.json|tarred_audio_manifest\.json)")
 _SHAR_CUTS = re.compile(r"(?:.*/)?cuts\.\d+\.jsonl\.gz")
+_TFRECORD = re.compile(r"(?:.*/)?[^/]*\.tf_?records?(?:-\d+-of-\d+)?(?:\.gz)?")
 _JSON_LINES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".jsonl.zst")
 _MOST_HEADS = 50
 
@@ -99,6 +100,17 @@ def webdataset(files: FileList) -> Layout | None:
         "WebDataset tars",
         lambda name: {"kind": "webdataset", **_tar_options(files.members(name))},
     )
+
+
+def tfrecord(files: FileList) -> Layout | None:
+    """TFRecord files, by their names: the folder that has the most."""
+    found = Counter(folder_of(name) for name in files.names if _TFRECORD.fullmatch(name))
+    if not found:
+        return None
+    folder, _ = found.most_common(1)[0]
+    uri = str(files.path) if files.path.is_file() else place(files, folder)
+    used = f"{folder}/*.tf*".removeprefix("/")
+    return Layout("TFRecord files", {"kind": "tfrecord", "uri": uri}, (used,), tuple(_others(folder, found)))
 
 
 def _by_folder(

@@ -5,7 +5,7 @@ from collections import Counter
 
 from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
 
-_SIDECARS = ("json", "txt", "lab")
+_SIDECARS = ("json", "txt", "lab", "lyrics")
 _PARTS = {"train", "training", "dev", "development", "val", "valid", "validation", "test", "testing", "eval"}
 _SPEAKER = re.compile(r"(id|p|spk|speaker)?\d+")
 

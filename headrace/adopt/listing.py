@@ -6,7 +6,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -128,10 +128,24 @@ class Layout:
     examples: tuple[str, ...] = ()
     group_by: str = ""
 
+    def with_sidecars(self, beside: "Layout | None") -> "Layout":
+        """The layout, with the sidecars of another one."""
+        if beside is None or "uri" in self.source:
+            return self
+        return replace(self, source={**self.source, **beside.source}, used=(*self.used, *beside.used))
+
+    def without_sidecars(self, reason: str) -> "Layout":
+        """The layout without its sidecars, with a note that says why."""
+        ends = self.source["sidecars"]
+        note = f"not read: the files *.{', *.'.join(ends)} beside recordings: {reason}"
+        chosen = {name: value for name, value in self.source.items() if name != "sidecars"}
+        used = tuple(pattern for pattern in self.used if pattern.removeprefix("*.") not in ends)
+        return replace(self, source=chosen, used=used, notes=(*self.notes, note))
+
     def unused(self, files: FileList) -> list[str]:
         """The files that the section does not read."""
         is_used = ignoring(self.used)
-        alone = frozenset(files.others) if "sidecars" in self.source else frozenset[str]()
+        alone = frozenset(files.others).difference(self.used) if "sidecars" in self.source else frozenset[str]()
         return [name for name in files.names if name in alone or not (is_used(name) or is_used(name.lower()))]
 
 

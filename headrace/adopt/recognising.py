@@ -19,6 +19,7 @@ RECOGNISERS = (
     folders.sidecars,
     folders.labels,
     folders.plain,
+    corpora.tfrecord,
 )
 """The most specific first. Each takes the names of files and the beginnings of a few of them."""
 

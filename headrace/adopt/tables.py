@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from headrace.adopt.corpora import first_object, folder_of, place
+from headrace.adopt.folders import sidecars
 from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
 from headrace.format.typed_json import json_value
 from headrace.path_templates import TABLE_STEM
@@ -95,7 +96,8 @@ def any_table(files: FileList) -> Layout | None:
     ]
     tables = [first] if whole else alike
     name = {"|": "LJSpeech", "list": "WeNet list"}.get(str(first.form.get("delimiter", first.name.rpartition(".")[2])))
-    return _layout(files, name or "table of recordings", tables)
+    layout = _layout(files, name or "table of recordings", tables)
+    return layout and layout.with_sidecars(sidecars(files))
 
 
 def _layout(files: FileList, name: str, tables: Sequence[_Table], pattern: str = "") -> Layout | None:

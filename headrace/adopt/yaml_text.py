@@ -1,5 +1,6 @@
 """Writes the YAML of a data set for a layout."""
 
+import math
 import re
 from pathlib import Path
 
@@ -35,12 +36,21 @@ def yaml_text(layout: Layout, files: FileList, output: Path) -> str:
     source = {"uri": str(files.path), **layout.source}
     if source.get("kind", FILES) == FILES and (ignored := _ignored(layout, files)):
         source["ignore"] = ignored
-    dumped = yaml.safe_dump(source, sort_keys=False, allow_unicode=True, width=10_000, default_flow_style=None)
     lines = [f"# {_line(layout.name)}", *(f"# {_line(note)}" for note in layout.notes), "source:"]
-    lines += [_commented(f"  {line}") for line in dumped.splitlines()]
+    lines += [_commented(f"  {name}: {_dumped(value)}") for name, value in source.items()]
     if layout.group_by:
         lines.append(f"# group_by: {layout.group_by}     # its values then never cross splits")
     return "\n".join([*lines, yaml.safe_dump({"output": {"uri": str(output)}}).rstrip(), _MORE])
+
+
+def _dumped(value: object) -> str:
+    """A value as YAML on one line."""
+    styles = (None, '"')  # of texts: the second escapes line breaks
+    texts = (
+        yaml.safe_dump([value], allow_unicode=True, width=math.inf, default_flow_style=True, default_style=style)
+        for style in styles
+    )
+    return next(text for text in (text.strip()[1:-1] for text in texts) if "\n" not in text)
 
 
 def _commented(line: str) -> str:

@@ -122,6 +122,30 @@ def test_a_manifest_is_adopted_by_its_path(name, tmp_path, capsys):
     assert (found["layout"], len(found["samples"])) == ("NeMo manifest", 5)
 
 
+SIDECARS = {
+    "read": ({"description": "a song"}, ["description", "lyrics", "number"], []),
+    "a column twice": ({"number": 3}, ["number"], ["they have 'number', which the metadata table"]),
+    "several kinds": ({"alignments": [["hi", [0.1, 0.2]]]}, ["number"], ["column 'alignments[][]' is text"]),
+}
+
+
+@pytest.mark.parametrize(("beside", "columns", "reasons"), SIDECARS.values(), ids=SIDECARS)
+def test_a_table_and_sidecars_are_read_together_or_the_note_says_why_not(beside, columns, reasons, tmp_path, capsys):
+    root = tmp_path / "corpus"
+    rows = []
+    for number in layouts.SIX.numbers:
+        path = layouts.SIX.sound(root / "talk", number)
+        path.with_suffix(".json").write_text(json.dumps(beside))
+        path.with_suffix(".lyrics").write_text("la la")
+        rows.append(json.dumps({"path": f"talk/{path.name}", "number": number}))
+    (root / "data.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    found = adopted(root, tmp_path, capsys)
+    assert found["samples"][0]["columns"] == columns
+    assert found["unused"] == ({"*.json": 6, "*.lyrics": 6} if reasons else {})
+    assert len(found["notes"]) == 1 + len(reasons)
+    assert all(reason in found["notes"][1] for reason in reasons)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("write", layouts.LAYOUTS, ids=lambda write: write.__name__)
 def test_what_is_adopted_is_built_and_read(write, tmp_path, monkeypatch, capsys, undrawn):

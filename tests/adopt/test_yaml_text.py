@@ -31,3 +31,13 @@ def test_what_the_section_does_not_read_is_ignored_by_extension_or_by_name(tmp_p
     assert "# group_by: speaker" in text
     (tmp_path / "mine.yaml").write_text(text)
     assert load_config(tmp_path / "mine.yaml").source.uri == str(tmp_path)
+
+
+def test_each_key_has_a_line_and_its_comment(tmp_path):
+    layout = Layout("tars", {"kind": "webdataset", "options": {"audio_fields": ["mix", "vocals"]}}, ("*.tar",))
+    text = yaml_text(layout, listed(tmp_path), tmp_path / "out")
+    lines = [line.partition("     # ") for line in text.splitlines() if line.startswith("  ")]
+    assert [key for key, _, _ in lines[:3]] == [
+        f"  uri: {tmp_path}", "  kind: webdataset", "  options: {audio_fields: [mix, vocals]}"
+    ]  # fmt: skip
+    assert all(comment for _, _, comment in lines[:2])

@@ -18,7 +18,12 @@ from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.stems import songs, write_stems
 from tests.support.view_fixtures import write_view
 
-PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in Path("docs").glob("*.md"))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(map(str, [*Path("docs").glob("*.md"), *Path("docs/sources").glob("*.md")])),
+]
+KINDS = [page for page in PAGES if page.startswith("docs/sources/")]
 
 ELSEWHERE = {
     ("docs/config.md", "yaml"): "tests/docs/test_config.py",
@@ -30,7 +35,11 @@ ELSEWHERE = {
     ("docs/latents.md", "yaml"): "tests/encoders/test_docs.py",
     ("docs/migrating.md", "python"): "tests/streaming/test_migrating_docs.py",
     ("docs/migrating.md", "yaml"): "tests/streaming/test_migrating_docs.py",
-    ("docs/sources.md", "json"): "tests/docs/test_sources.py",
+    **{
+        (page, language): "tests/docs/test_sources.py"
+        for page in KINDS
+        for language in ("console", "yaml", "python", "json")
+    },
     ("docs/scaling.md", "python"): "tests/streaming/simulated/test_simulation.py",
 }
 """Pages and languages whose blocks run in a test of their own."""

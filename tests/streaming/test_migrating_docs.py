@@ -13,11 +13,12 @@ import yaml
 import headrace
 from headrace import Stream, StreamingDataLoader, StreamingDataset
 from headrace.config.dataset import parse_config
+from tests.support.corpora import build, write_sound
 from tests.support.streaming.corpus import clips
 from tests.support.tars import tar_of
 
 DOCUMENT = Path("docs/migrating.md").read_text()
-WEBDATASET, MOSAIC, TARS, SHAR, NEMO_TARS, LOSS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+WEBDATASET, MOSAIC, TARS, SHAR, NEMO_TARS, WORDS, LOSS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 def test_the_code_for_users_of_webdataset(tmp_path, monkeypatch):
@@ -97,6 +98,45 @@ def test_the_yaml_for_a_manifest_of_nemo_is_valid():
     config = parse_config(yaml.safe_load(nemo) | {"output": {"uri": "/data/shards"}}, "nemo", Path("nemo.yaml"))
     assert config.source.samples == "rows"
     assert config.source.columns.path == "audio_filepath"
+
+
+def test_the_code_for_the_words_of_moshi_finetune_makes_a_column_of_intervals(tmp_path, monkeypatch):
+    root = tmp_path / "talk"
+    for number in range(2):
+        write_sound(root / f"data_stereo/{number}.wav", number, frames=8000, channels=2)
+        words = [["hello", [0.125, 0.25], "SPEAKER_MAIN"], ["you", [0.5, 0.75], f"SPEAKER_{number}"]]
+        (root / f"data_stereo/{number}.json").write_text(json.dumps({"alignments": words}))
+    (root / "data.jsonl").write_text('{"path": "data_stereo/0.wav", "duration": 1.0}\n')
+    monkeypatch.chdir(root)
+    exec(WORDS, {})
+    (asked,) = re.findall(r"In the YAML: `(.*)`, `(.*)` and `(.*)`\.\n", DOCUMENT)
+    built = build(tmp_path, {"uri": str(root), **yaml.safe_load("\n".join(asked))})
+    assert built.rejects == {}
+    speakers = {tuple(word["speaker"] for word in one["metadata"]["alignments"]) for one in built.samples.values()}
+    assert speakers == {("SPEAKER_MAIN", "SPEAKER_0"), ("SPEAKER_MAIN", "SPEAKER_1")}
+    (first, *_) = built.samples.values()
+    assert first["metadata"]["alignments"][1].keys() >= {"start", "end", "label"}
+
+
+FILES = {
+    "moshi-finetune": ["data.jsonl", "annotate.py"],
+    "audiocraft": ["egs/NAME/data.jsonl.gz", "a.json"],
+    "stable-audio-tools": ["custom_metadata.py", "details.json"],
+    "NeMo": ["tarred_audio_manifest.json", "audio_N.tar"],
+    "icefall": ["asr_datamodule.py", "data/manifests"],
+    "WeNet": ["data.list", "wav.scp"],
+    "ESPnet": ["dump/raw/SET/wav.scp", "utt2num_samples"],
+    "Emilia": ["EN-B000000.tar", "EN_B00000.jsonl"],
+    "BirdNET": ["BirdNET.selection.table.txt", "Parus major_Great Tit/"],
+    "SimpleTuner": ["multidatabackend.json", "track_01.lyrics"],
+}
+
+
+@pytest.mark.parametrize("project", FILES)
+def test_each_project_has_a_table_of_its_files_and_of_what_does_not_carry_over(project):
+    (rows,) = re.findall(rf"^\| {project} \| here \|\n\|---\|---\|\n((?:\|.*\n)+)", DOCUMENT, re.MULTILINE)
+    assert all(file in rows for file in FILES[project])
+    assert rows.splitlines()[-1].startswith("| *does not carry over* |")
 
 
 def test_every_argument_that_it_names_is_one():

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.sources.kinds.crc32c import crc32c
 from tests.support.corpora import NUM_UTTERANCES, RATE_HZ, build, folder_and_table, sound, text
+from tests.support.tfrecords import example, write_records
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,16 @@ def wenet_tars(root, made=SIX):
     _lines(root / "data.list", [str(root / "shards_000000.tar")])
 
 
+def tfrecord(root, made=SIX):
+    root.mkdir(parents=True, exist_ok=True)
+    records = [
+        example({"audio": [made.content(root, number)], "text": [made.text(number).encode()]})
+        for number in made.numbers
+    ]
+    for shard in (0, 1):
+        write_records(root / f"speech-train.tfrecord-0000{shard}-of-00002", records[shard::2], crc32c)
+
+
 def headrace(root):
     build(root.parent, folder_and_table(root.parent / "first"))
     (root.parent / "output").rename(root)
@@ -279,6 +291,7 @@ LAYOUTS = {
     common_voice: "table of recordings",
     utterances: "table of recordings",
     plain: "folder of recordings",
+    tfrecord: "TFRecord files",
 }
 """Function that writes the layout into a folder → its name."""
 WITHOUT_TEXT = {voxceleb, birds, plain}

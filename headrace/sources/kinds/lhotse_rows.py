@@ -1,7 +1,8 @@
 """The rows of Lhotse's cuts, recordings and supervisions. Pure.
 
 Times of a supervision are relative to its recording, or to its cut if it is in one; those in a row are relative to the
-sample. A supervision that begins before its cut, or ends after it, is cut there.
+sample. A supervision that begins before its cut, or ends after it, is cut there if it is a column, and whole if it is a
+row; none begins before its recording.
 """
 
 from collections import defaultdict
@@ -80,7 +81,7 @@ def _supervision_row(supervision: _Object, recording: _Object, path: str, offset
         "duration": _number(supervision.get("duration")) + min(0.0, offset + begin),
     }
     said = {name: supervision.get(name) for name in _COLUMNS if name in supervision}
-    aligned = _alignments(supervision, begin)
+    aligned = _alignments(supervision, max(begin, -offset))
     about = {**_channel(supervision, recording), **said, **aligned, **_custom(supervision)}
     return {"id": supervision.get("id"), "path": path, **span, **about}
 

@@ -149,6 +149,8 @@ def _open(uri: str, options: WebdatasetOptions, _exclude: Sequence[str]) -> Item
         raise ConfigError(f"source.uri {uri}: an output of Headrace; its kind is headrace, not webdataset")
     root = absolute(located.tars.storage.uri)
     tars = tuple(f"{root}/{name}" for name in located.tars.names)
+    if not any(map(is_plain_tar, tars)):
+        raise ConfigError(f"source.uri {uri}: {_fault(tars[0])}")
     return ItemCorpus(uri, WebdatasetItems(tars, root, options))
 
 

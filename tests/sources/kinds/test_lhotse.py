@@ -204,6 +204,15 @@ def test_columns_alignments_and_own_values_come_along(tmp_path):
     assert not {"target", "codes"} & values.keys()
 
 
+def test_alignments_of_a_row_that_would_begin_before_its_recording_begin_with_it(tmp_path):
+    write_sound(tmp_path / "a.wav", 1, frames=4000)
+    said = supervision("u", "rec", -0.25, 0.5, alignment={"word": [["hi", 0.125, 0.0625]]})
+    write_manifest(tmp_path / "cuts.jsonl", [cut("c", recording("rec", "a.wav", frames=4000), 0.125, 0.25, said)])
+    (row,) = rows_of(tmp_path, supervisions="rows")
+    assert (row["start"], row["duration"]) == (0.0, 0.375)
+    assert row["alignment_word"] == [{"start": 0.25, "end": 0.3125, "symbol": "hi"}]
+
+
 def test_supervisions_as_a_column_may_be_the_rows(tmp_path):
     write_sound(tmp_path / "a.wav", 1, frames=4000)
     said = [supervision(f"u{n}", "rec", 0.1 * n, 0.1, text=f"text {n}") for n in range(2)]

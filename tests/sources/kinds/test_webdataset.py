@@ -1,5 +1,6 @@
 """Members of anybody's tars as recordings, from the YAML to samples."""
 
+import gzip
 import io
 import json
 import tarfile
@@ -14,6 +15,7 @@ from headrace.testing import CorpusContract
 from headrace.testing.corpus_contract import Change
 from tests.support.corpora import NUM_UTTERANCES, KindBuilds, build, sound, text, write_sound
 from tests.support.s3 import new_bucket
+from tests.support.streaming.fault_server import BUCKET, fault_server
 
 NUMBERS = range(NUM_UTTERANCES)
 
@@ -183,3 +185,18 @@ def test_keys_that_come_in_several_tars_are_rejected_unless_paths_make_the_keys(
 def test_a_folder_without_tars_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match=str(tmp_path)):
         rows_of(tmp_path)
+
+
+def test_tars_on_a_web_server_are_read_by_ranges(tmp_path):
+    write_tar(tmp_path / "made/a.tar", {"x.wav": write_sound(tmp_path / "x.wav", 1).read_bytes(), "x.txt": b"said"})
+    with fault_server(tmp_path / "made") as server:
+        uri = f"http://127.0.0.1:{server.port}/{BUCKET}/{{a..a}}.tar"
+        samples = build(tmp_path, {"kind": "webdataset", "uri": uri}).samples
+    assert samples["x"]["metadata"]["text"] == "said"
+    assert any(request.span for request in server.requests)
+
+
+def test_compressed_tars_alone_are_an_error_that_says_what_to_do(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(tar_of({"x.txt": b"said"})))
+    with pytest.raises(ConfigError, match=r"a\.tar\.gz: a compressed tar is not read in place; unpack it"):
+        rows_of(tmp_path / "a.tar.gz")
