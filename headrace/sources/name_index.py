@@ -57,7 +57,7 @@ class SeenNames:
 
 
 class NameIndex:
-    """Numbers of names, at 16 bytes each: a sorted array of hashes of 64 bits, which differ for all names of the index.
+    """Numbers of names, at 16 bytes each at most: a sorted array of hashes of 64 bits, which differ for all names.
 
     A name that is not there may be taken for one that is, by one chance in 10¹³ for a million names.
 
@@ -67,14 +67,15 @@ class NameIndex:
     """
 
     def __init__(self, names: Sequence[str], numbers: Sequence[int]) -> None:
-        """Index names, each of which is there once."""
+        """Index names, each of which is there once. Numbers are from 0 on."""
         self._salt = 0
         hashes = _hashes(names, self._salt)
         while len(np.unique(hashes)) < len(names):
             self._salt += 1
             hashes = _hashes(names, self._salt)
         order = np.argsort(hashes)
-        self._hashes, self._numbers = hashes[order], np.array(numbers, np.int64)[order]
+        of_size = np.min_scalar_type(max(numbers, default=0))
+        self._hashes, self._numbers = hashes[order], np.array(numbers, of_size)[order]
 
     @property
     def num_bytes(self) -> int:

@@ -25,9 +25,9 @@ def test_a_name_is_new_when_it_comes_for_the_first_time(chunks):
         known.update(names)
 
 
-@given(st.sets(TEXT, max_size=30), TEXT)
-def test_each_name_has_its_number(names, other):
-    numbers = {name: 7 * at for at, name in enumerate(names)}
+@given(st.sets(TEXT, max_size=30), TEXT, st.sampled_from([7, 300, 1 << 27, 1 << 50]))
+def test_each_name_has_its_number(names, other, step):
+    numbers = {name: step * at for at, name in enumerate(names)}
     index = NameIndex(list(numbers), list(numbers.values()))
     for name in [*names, other]:
         assert index.number(name) == numbers.get(name)
