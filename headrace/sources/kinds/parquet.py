@@ -9,8 +9,8 @@ import functools
 import posixpath
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +23,7 @@ from headrace.sources.kinds.row_groups import row_groups
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
 from headrace.sources.named_files import files_of, folder_of, joined, opened, relative, root_of, stamp_of_file
+from headrace.sources.values_ahead import ValuesAhead
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +32,7 @@ _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
 _KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _CHUNK_BYTES = 32 << 20
+_AHEAD_BYTES = 128 << 20  # of a chunk of which only the recordings that are opened next are kept
 _ROOM_BYTES = 1 << 20  # that a kept chunk counts at least: 64 chunks are more than threads work in
 _ROWS = 1000
 _BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
@@ -58,7 +60,7 @@ class _Row(NamedTuple):
     file: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ParquetItems:
     """The rows of Parquet files.
 
@@ -71,6 +73,9 @@ class ParquetItems:
     files: tuple[str, ...]
     root: str
     options: ParquetOptions
+    _ahead: ValuesAhead = field(init=False, default_factory=lambda: ValuesAhead(()))
+    _names: dict[str, list[tuple[str, str]]] = field(init=False, default_factory=dict)
+    _expected: dict[str, dict[int | None, str]] = field(init=False, default_factory=dict)
 
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
@@ -80,15 +85,22 @@ class ParquetItems:
 
     def place(self, path: str, stamp: FileStamp) -> Place:
         """See `Items.place`."""
-        file, mark, name = path.rpartition(f"{_EXTENSION}/")
-        table = joined(self.root, f"{file}{_EXTENSION}")
-        if not mark or table not in self.files:
+        table, name = self._row(path)
+        if not name or table not in self.files:
             return Place(joined(self.root, path))
         number = self._numbers(table).number(name)
         if number is None:
             raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
+        read = partial(self._value, path, table, (stamp.mtime_ns, stamp.ctime_ns), number)
         return Place(table, content=read)
+
+    def will_open(self, recordings: Sequence[tuple[str, int]]) -> None:
+        """See `ReadsAhead`."""
+        with _reading:
+            self._ahead, self._names, self._expected = ValuesAhead(recordings), {}, {}
+            for path, _ in recordings:
+                table, name = self._row(path)
+                self._names.setdefault(table, []).append((name, path))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Columns of bytes are left out."""
@@ -99,6 +111,31 @@ class ParquetItems:
     def tables(self) -> Sequence[str]:
         """See `Items.tables`."""
         return self.files
+
+    def _row(self, path: str) -> tuple[str, str]:
+        """The file and the name of a row; the name is empty if the path is that of a file."""
+        file, _, name = path.rpartition(f"{_EXTENSION}/")
+        return joined(self.root, f"{file}{_EXTENSION}"), name if file else ""
+
+    def _value(self, path: str, file: str, times: tuple[int, int], number: int) -> bytes:
+        """The bytes of a row. One thread decodes at a time, and keeps the rows around it that are opened next."""
+        column = self._column(file)
+        with _reading:
+            value = self._ahead.value(path, times, partial(self._around, file, times, column, number))
+            return _value(file, times, column, number) if value is None else value
+
+    def _around(
+        self, file: str, times: tuple[int, int], column: str, number: int
+    ) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """The rows of a chunk that a build opens."""
+        if file in self._names:
+            numbers = self._numbers(file)
+            self._expected[file] = {numbers.number(name): path for name, path in self._names.pop(file)}
+        start, stop = _bounds(file, times, number, _AHEAD_BYTES)
+        values, paths = _chunk(file, column, start, stop), self._expected[file]
+        for row in range(start, stop):
+            if row in paths:
+                yield paths[row], partial(_bytes_at, values, row - start)
 
     def _column(self, file: str) -> str:
         return _audio_column(file, stamp_of_file(file), self.options.audio)
@@ -207,38 +244,46 @@ def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
 
 def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
     """The bytes of a row. The rows around it are kept, for recordings that are opened in the order of the listing."""
-    with _reading:
-        starts = _starts(file, times)
-        at = bisect_right(starts, number) - 1
-        start, stop = starts[at : at + 2]
-        value = _chunks.of((file, times, column, start), partial(_chunk, file, column, start, stop))[number - start]
-    return value or b""
+    start, stop = _bounds(file, times, number, _CHUNK_BYTES)
+    chunk = _chunks.of((file, times, column, start), lambda: tuple(_chunk(file, column, start, stop)))
+    return chunk[number - start] or b""
+
+
+def _bytes_at(values: "pl.Series", number: int) -> bytes:
+    return values[number] or b""
+
+
+def _bounds(file: str, times: tuple[int, int], number: int, most_bytes: int) -> tuple[int, int]:
+    """First row and end of the chunk of a row."""
+    starts = _starts(file, times, most_bytes)
+    at = bisect_right(starts, number) - 1
+    return starts[at], starts[at + 1]
 
 
 @functools.lru_cache(maxsize=_KEPT_FILES)
-def _starts(file: str, _times: tuple[int, int]) -> list[int]:
+def _starts(file: str, _times: tuple[int, int], most_bytes: int) -> list[int]:
     """First row of each chunk that is read at a time, and the number of rows.
 
-    A chunk is a row group, or a part of one that has more than 32 MB.
+    A chunk is a row group, or a part of one that has more bytes.
     """
     with opened(file) as data:
         groups = row_groups(data)
     edges = [0]
     for num_rows, num_bytes in groups:
-        step = max(1, _CHUNK_BYTES * num_rows // max(1, num_bytes))
+        step = max(1, most_bytes * num_rows // max(1, num_bytes))
         stop = edges[-1] + num_rows
         edges += [*range(edges[-1] + step, stop, step), stop]
     return edges
 
 
-def _chunk(file: str, column: str, start: int, stop: int) -> tuple[bytes | None, ...]:
+def _chunk(file: str, column: str, start: int, stop: int) -> "pl.Series":
     import polars as pl  # noqa: PLC0415 - as above
 
     try:
         values = _scan(file).slice(start, stop - start).select(_parts(file, column)[0].alias(_BYTES)).collect()
     except pl.exceptions.PolarsError as error:
         raise OSError(f"{file}: rows from {start + 1} cannot be read: {error}") from error
-    return tuple(values.to_series())
+    return values.to_series()
 
 
 def _other_columns(file: str, column: str) -> Iterator[Mapping[str, Any]]:
