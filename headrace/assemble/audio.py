@@ -49,8 +49,8 @@ from headrace.format.manifests.planned_keys import PlannedKey, pack_keys, read_p
 from headrace.format.manifests.stored_census import StoredCensus, census_of
 from headrace.format.shards.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, TaskThreads, WeightLimit, map_in_order, start_in_order
+from headrace.sources.rows_ahead import announce
 from headrace.sources.sources import Source
-from headrace.sources.values_ahead import announce
 from headrace.stores.storage import Storage
 
 _SECONDS_NOTE = "seconds"
@@ -227,7 +227,7 @@ class _AudioRecipe:
         ):
             encoder, faults = replace(self._encoder, go_on=pool.go_on), self._faults(plans, pool)
             spans = spans_of_passes(self._encoding_tasks(plans))
-            self._announce([task.recording for task in self._encoding_tasks(plans)])
+            self._announce(task.recording for task in self._encoding_tasks(plans))
             passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, encoder.spans)
 
             def start(task: CopyTask | EncodingTask) -> Pending[Encoded]:
@@ -261,8 +261,7 @@ class _AudioRecipe:
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
 
     def _announce(self, recordings: Iterable[Recording]) -> None:
-        if opened := [(recording.path, recording.num_bytes) for recording in recordings]:
-            announce(self.source, opened)
+        announce(self.source, [(recording.path, recording.num_bytes) for recording in recordings])
 
     def _collected(
         self,

@@ -19,7 +19,7 @@ from headrace.sources.joined_channels import joined_channels, joined_size, joine
 from headrace.sources.listing import FileStamp, Listing
 from headrace.sources.name_index import SeenNames
 from headrace.sources.named_files import stamp_of_file, stamps_of_files
-from headrace.sources.values_ahead import announce
+from headrace.sources.rows_ahead import announce
 
 _CHUNK_ITEMS = 1000
 

@@ -9,8 +9,8 @@ from typing import BinaryIO
 from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.rows_ahead import announce
 from headrace.sources.sources import Corpus
-from headrace.sources.values_ahead import announce
 
 
 @dataclass(frozen=True)

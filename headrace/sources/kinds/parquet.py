@@ -9,7 +9,7 @@ import functools
 import posixpath
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from headrace.sources.kinds.row_groups import row_groups
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
 from headrace.sources.named_files import files_of, folder_of, joined, opened, relative, root_of, stamp_of_file
-from headrace.sources.values_ahead import ValuesAhead
+from headrace.sources.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +32,7 @@ _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
 _KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _CHUNK_BYTES = 32 << 20
-_AHEAD_BYTES = 128 << 20  # of a chunk of which only the recordings that are opened next are kept
+_BUILD_CHUNK_BYTES = 128 << 20  # of it only the rows that are opened next are kept
 _ROOM_BYTES = 1 << 20  # that a kept chunk counts at least: 64 chunks are more than threads work in
 _ROWS = 1000
 _BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
@@ -73,9 +73,7 @@ class ParquetItems:
     files: tuple[str, ...]
     root: str
     options: ParquetOptions
-    _ahead: ValuesAhead = field(init=False, default_factory=lambda: ValuesAhead(()))
-    _names: dict[str, list[tuple[str, str]]] = field(init=False, default_factory=dict)
-    _expected: dict[str, dict[int | None, str]] = field(init=False, default_factory=dict)
+    _ahead: RowsAhead = field(init=False, default_factory=RowsAhead)
 
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
@@ -85,22 +83,17 @@ class ParquetItems:
 
     def place(self, path: str, stamp: FileStamp) -> Place:
         """See `Items.place`."""
-        table, name = self._row(path)
-        if not name or table not in self.files:
+        table, number = self._row(path)
+        if not table:
             return Place(joined(self.root, path))
-        number = self._numbers(table).number(name)
         if number is None:
-            raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = partial(self._value, path, table, (stamp.mtime_ns, stamp.ctime_ns), number)
+            raise NotFoundError(f"{table}: there is no row {path!r}")
+        read = partial(_value, self._ahead, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
         return Place(table, content=read)
 
     def will_open(self, recordings: Sequence[tuple[str, int]]) -> None:
         """See `ReadsAhead`."""
-        with _reading:
-            self._ahead, self._names, self._expected = ValuesAhead(recordings), {}, {}
-            for path, _ in recordings:
-                table, name = self._row(path)
-                self._names.setdefault(table, []).append((name, path))
+        self._ahead = RowsAhead((self._row(path), num_bytes) for path, num_bytes in recordings)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Columns of bytes are left out."""
@@ -112,30 +105,11 @@ class ParquetItems:
         """See `Items.tables`."""
         return self.files
 
-    def _row(self, path: str) -> tuple[str, str]:
-        """The file and the name of a row; the name is empty if the path is that of a file."""
-        file, _, name = path.rpartition(f"{_EXTENSION}/")
-        return joined(self.root, f"{file}{_EXTENSION}"), name if file else ""
-
-    def _value(self, path: str, file: str, times: tuple[int, int], number: int) -> bytes:
-        """The bytes of a row. One thread decodes at a time, and keeps the rows around it that are opened next."""
-        column = self._column(file)
-        with _reading:
-            value = self._ahead.value(path, times, partial(self._around, file, times, column, number))
-            return _value(file, times, column, number) if value is None else value
-
-    def _around(
-        self, file: str, times: tuple[int, int], column: str, number: int
-    ) -> Iterator[tuple[str, Callable[[], bytes]]]:
-        """The rows of a chunk that a build opens."""
-        if file in self._names:
-            numbers = self._numbers(file)
-            self._expected[file] = {numbers.number(name): path for name, path in self._names.pop(file)}
-        start, stop = _bounds(file, times, number, _AHEAD_BYTES)
-        values, paths = _chunk(file, column, start, stop), self._expected[file]
-        for row in range(start, stop):
-            if row in paths:
-                yield paths[row], partial(_bytes_at, values, row - start)
+    def _row(self, path: str) -> tuple[str, int | None]:
+        """The file and the number of a row, None if the file has no such row; an empty file if the path is no row's."""
+        file, mark, name = path.rpartition(f"{_EXTENSION}/")
+        table = joined(self.root, f"{file}{_EXTENSION}")
+        return (table, self._numbers(table).number(name)) if mark and table in self.files else ("", None)
 
     def _column(self, file: str) -> str:
         return _audio_column(file, stamp_of_file(file), self.options.audio)
@@ -242,22 +216,23 @@ def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
         start += part.height
 
 
-def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
-    """The bytes of a row. The rows around it are kept, for recordings that are opened in the order of the listing."""
-    start, stop = _bounds(file, times, number, _CHUNK_BYTES)
-    chunk = _chunks.of((file, times, column, start), lambda: tuple(_chunk(file, column, start, stop)))
-    return chunk[number - start] or b""
+def _value(ahead: RowsAhead, file: str, times: tuple[int, int], column: str, number: int) -> bytes:
+    """The bytes of a row. Of the rows around it, those are kept that are opened next: in a scan, all of them."""
+    with _reading:
+        rows = _rows_around(file, times, number, _BUILD_CHUNK_BYTES)
+        value = ahead.value((file, number), times, rows, partial(_chunk, file, column, rows))
+        if value is None:
+            rows = _rows_around(file, times, number, _CHUNK_BYTES)
+            chunk = _chunks.of((file, times, column, rows.start), lambda: tuple(_chunk(file, column, rows)))
+            value = chunk[number - rows.start]
+    return value or b""
 
 
-def _bytes_at(values: "pl.Series", number: int) -> bytes:
-    return values[number] or b""
-
-
-def _bounds(file: str, times: tuple[int, int], number: int, most_bytes: int) -> tuple[int, int]:
-    """First row and end of the chunk of a row."""
+def _rows_around(file: str, times: tuple[int, int], number: int, most_bytes: int) -> range:
+    """The rows of the chunk of a row."""
     starts = _starts(file, times, most_bytes)
     at = bisect_right(starts, number) - 1
-    return starts[at], starts[at + 1]
+    return range(starts[at], starts[at + 1])
 
 
 @functools.lru_cache(maxsize=_KEPT_FILES)
@@ -276,13 +251,13 @@ def _starts(file: str, _times: tuple[int, int], most_bytes: int) -> list[int]:
     return edges
 
 
-def _chunk(file: str, column: str, start: int, stop: int) -> "pl.Series":
+def _chunk(file: str, column: str, rows: range) -> "pl.Series":
     import polars as pl  # noqa: PLC0415 - as above
 
     try:
-        values = _scan(file).slice(start, stop - start).select(_parts(file, column)[0].alias(_BYTES)).collect()
+        values = _scan(file).slice(rows.start, len(rows)).select(_parts(file, column)[0].alias(_BYTES)).collect()
     except pl.exceptions.PolarsError as error:
-        raise OSError(f"{file}: rows from {start + 1} cannot be read: {error}") from error
+        raise OSError(f"{file}: rows from {rows.start + 1} cannot be read: {error}") from error
     return values.to_series()
 
 
