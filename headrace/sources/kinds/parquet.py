@@ -2,7 +2,8 @@
 
 The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are
 read a row group at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a
-new or changed file once to list it, and a scan once more to open the rows, in the order of the listing.
+new or changed file once to list it, and a scan once more to open the rows, in the order of the listing. A build says in
+which order it opens rows; those that are next are kept when a row group is decoded (`headrace.sources.rows_ahead`).
 """
 
 import functools
