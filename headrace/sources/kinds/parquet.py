@@ -120,7 +120,8 @@ class ParquetItems:
 
     def _numbers(self, file: str) -> NameIndex:
         """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
-        key = (file, stamp_of_file(file), self._column(file))
+        stamp = stamp_of_file(file)
+        key = (file, stamp, _audio_column(file, stamp, self.options.audio))
 
         def made() -> NameIndex:
             names = [row.name for row in self._rows(file)]
