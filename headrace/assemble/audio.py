@@ -7,7 +7,7 @@ to which shard is decided by `headrace.assemble.plan`.
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
@@ -49,6 +49,7 @@ from headrace.format.manifests.planned_keys import PlannedKey, pack_keys, read_p
 from headrace.format.manifests.stored_census import StoredCensus, census_of
 from headrace.format.shards.writer import ShardPlace, ShardWriter, published_index
 from headrace.ordered import Pending, TaskThreads, WeightLimit, map_in_order, start_in_order
+from headrace.sources.rows_ahead import announce
 from headrace.sources.sources import Source
 from headrace.stores.storage import Storage
 
@@ -226,6 +227,7 @@ class _AudioRecipe:
         ):
             encoder, faults = replace(self._encoder, go_on=pool.go_on), self._faults(plans, pool)
             spans = spans_of_passes(self._encoding_tasks(plans))
+            self._announce(task.recording for task in self._encoding_tasks(plans))
             passes = SpanPasses(pool, encoders, _LONG_TASKS_PER_THREAD * self.num_threads, spans, encoder.spans)
 
             def start(task: CopyTask | EncodingTask) -> Pending[Encoded]:
@@ -254,8 +256,12 @@ class _AudioRecipe:
         """
         encoder = self._encoder
         parted = {task.path: task.recording for task in self._encoding_tasks(plans) if encoder.needs_check(task)}
+        self._announce(parted.values())
         found = pool.map(encoder.fault, parted.values())
         return {path: fault for path, fault in zip(parted, found, strict=True) if fault is not None}
+
+    def _announce(self, recordings: Iterable[Recording]) -> None:
+        announce(self.source, [(recording.path, recording.num_bytes) for recording in recordings])
 
     def _collected(
         self,

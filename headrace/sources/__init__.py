@@ -7,6 +7,7 @@ __all__ = [
     "late_source",
     "listing",
     "named_files",
+    "rows_ahead",
     "source_changes",
     "sources",
     "table_places",

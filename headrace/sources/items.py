@@ -19,6 +19,7 @@ from headrace.sources.joined_channels import joined_channels, joined_size, joine
 from headrace.sources.listing import FileStamp, Listing
 from headrace.sources.name_index import SeenNames
 from headrace.sources.named_files import stamp_of_file, stamps_of_files
+from headrace.sources.rows_ahead import announce
 
 _CHUNK_ITEMS = 1000
 
@@ -109,6 +110,10 @@ class ItemCorpus:
     def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
         """See `Source.open_digested`."""
         return read_digest(self.open(path, stamp))
+
+    def will_open(self, recordings: Sequence[tuple[str, int]]) -> None:
+        """See `ReadsAhead`."""
+        announce(self.content, recordings)
 
     def rows(self) -> CorpusRows:
         """See `Corpus.rows`."""

@@ -1,6 +1,6 @@
 """A source that is opened when it is first needed: partitions that need no recording are built without it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +9,7 @@ from typing import BinaryIO
 from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.rows_ahead import announce
 from headrace.sources.sources import Corpus
 
 
@@ -42,6 +43,10 @@ class LateSource:
     def open_digested(self, path: str, stamp: FileStamp) -> AbstractContextManager[DigestedFile]:
         """See `Source.open_digested`."""
         return self._source.open_digested(path, stamp)
+
+    def will_open(self, recordings: Sequence[tuple[str, int]]) -> None:
+        """See `ReadsAhead`."""
+        announce(self._source, recordings)
 
     def rows(self) -> CorpusRows | None:
         """See `Corpus.rows`."""

@@ -2,7 +2,8 @@
 
 The column has the bytes of a file (binary, or a struct with `bytes` and `path`), or the path of one. Bytes are
 read a row group at a time and are never written to disk. Parquet does not say how long a value is, so a process reads a
-new or changed file once to list it, and a scan once more to open the rows, in the order of the listing.
+new or changed file once to list it, and a scan once more to open the rows, in the order of the listing. A build says in
+which order it opens rows; those that are next are kept when a row group is decoded (`headrace.sources.rows_ahead`).
 """
 
 import functools
@@ -10,7 +11,7 @@ import posixpath
 import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from headrace.sources.kinds.row_groups import row_groups
 from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept, NameIndex, SeenNames
 from headrace.sources.named_files import files_of, folder_of, joined, opened, relative, root_of, stamp_of_file
+from headrace.sources.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +33,7 @@ _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
 _KEPT_TABLES = 4  # with the paths of all rows: a listing goes from file to file
 _CHUNK_BYTES = 32 << 20
+_BUILD_CHUNK_BYTES = 128 << 20  # of it only the rows that are opened next are kept
 _ROOM_BYTES = 1 << 20  # that a kept chunk counts at least: 64 chunks are more than threads work in
 _ROWS = 1000
 _BYTES, _PATH, _IS_NAME = "bytes", "path", "is_name"
@@ -58,7 +61,7 @@ class _Row(NamedTuple):
     file: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ParquetItems:
     """The rows of Parquet files.
 
@@ -71,6 +74,7 @@ class ParquetItems:
     files: tuple[str, ...]
     root: str
     options: ParquetOptions
+    _ahead: RowsAhead = field(init=False, default_factory=RowsAhead)
 
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
@@ -80,15 +84,17 @@ class ParquetItems:
 
     def place(self, path: str, stamp: FileStamp) -> Place:
         """See `Items.place`."""
-        file, mark, name = path.rpartition(f"{_EXTENSION}/")
-        table = joined(self.root, f"{file}{_EXTENSION}")
-        if not mark or table not in self.files:
+        table, number = self._row(path)
+        if not table:
             return Place(joined(self.root, path))
-        number = self._numbers(table).number(name)
         if number is None:
-            raise NotFoundError(f"{table}: there is no row {name!r}")
-        read = partial(_value, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
+            raise NotFoundError(f"{table}: there is no row {path!r}")
+        read = partial(_value, self._ahead, table, (stamp.mtime_ns, stamp.ctime_ns), self._column(table), number)
         return Place(table, content=read)
+
+    def will_open(self, recordings: Sequence[tuple[str, int]]) -> None:
+        """See `ReadsAhead`."""
+        self._ahead = RowsAhead((self._row(path), num_bytes) for path, num_bytes in recordings)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`. Columns of bytes are left out."""
@@ -100,6 +106,12 @@ class ParquetItems:
         """See `Items.tables`."""
         return self.files
 
+    def _row(self, path: str) -> tuple[str, int | None]:
+        """The file and the number of a row, None if the file has no such row; an empty file if the path is no row's."""
+        file, mark, name = path.rpartition(f"{_EXTENSION}/")
+        table = joined(self.root, f"{file}{_EXTENSION}")
+        return (table, self._numbers(table).number(name)) if mark and table in self.files else ("", None)
+
     def _column(self, file: str) -> str:
         return _audio_column(file, stamp_of_file(file), self.options.audio)
 
@@ -108,7 +120,8 @@ class ParquetItems:
 
     def _numbers(self, file: str) -> NameIndex:
         """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
-        key = (file, stamp_of_file(file), self._column(file))
+        stamp = stamp_of_file(file)
+        key = (file, stamp, _audio_column(file, stamp, self.options.audio))
 
         def made() -> NameIndex:
             names = [row.name for row in self._rows(file)]
@@ -205,40 +218,49 @@ def _named_rows(audio: "pl.DataFrame") -> Iterator[_Row]:
         start += part.height
 
 
-def _value(file: str, times: tuple[int, int], column: str, number: int) -> bytes:
-    """The bytes of a row. The rows around it are kept, for recordings that are opened in the order of the listing."""
+def _value(ahead: RowsAhead, file: str, times: tuple[int, int], column: str, number: int) -> bytes:
+    """The bytes of a row. Of the rows around it, those are kept that are opened next: in a scan, all of them."""
     with _reading:
-        starts = _starts(file, times)
-        at = bisect_right(starts, number) - 1
-        start, stop = starts[at : at + 2]
-        value = _chunks.of((file, times, column, start), partial(_chunk, file, column, start, stop))[number - start]
+        rows = _rows_around(file, times, number, _BUILD_CHUNK_BYTES)
+        value = ahead.value((file, number), times, rows, partial(_chunk, file, column, rows))
+        if value is None:
+            rows = _rows_around(file, times, number, _CHUNK_BYTES)
+            chunk = _chunks.of((file, times, column, rows.start), lambda: tuple(_chunk(file, column, rows)))
+            value = chunk[number - rows.start]
     return value or b""
 
 
+def _rows_around(file: str, times: tuple[int, int], number: int, most_bytes: int) -> range:
+    """The rows of the chunk of a row."""
+    starts = _starts(file, times, most_bytes)
+    at = bisect_right(starts, number) - 1
+    return range(starts[at], starts[at + 1])
+
+
 @functools.lru_cache(maxsize=_KEPT_FILES)
-def _starts(file: str, _times: tuple[int, int]) -> list[int]:
+def _starts(file: str, _times: tuple[int, int], most_bytes: int) -> list[int]:
     """First row of each chunk that is read at a time, and the number of rows.
 
-    A chunk is a row group, or a part of one that has more than 32 MB.
+    A chunk is a row group, or a part of one that has more bytes.
     """
     with opened(file) as data:
         groups = row_groups(data)
     edges = [0]
     for num_rows, num_bytes in groups:
-        step = max(1, _CHUNK_BYTES * num_rows // max(1, num_bytes))
+        step = max(1, most_bytes * num_rows // max(1, num_bytes))
         stop = edges[-1] + num_rows
         edges += [*range(edges[-1] + step, stop, step), stop]
     return edges
 
 
-def _chunk(file: str, column: str, start: int, stop: int) -> tuple[bytes | None, ...]:
+def _chunk(file: str, column: str, rows: range) -> "pl.Series":
     import polars as pl  # noqa: PLC0415 - as above
 
     try:
-        values = _scan(file).slice(start, stop - start).select(_parts(file, column)[0].alias(_BYTES)).collect()
+        values = _scan(file).slice(rows.start, len(rows)).select(_parts(file, column)[0].alias(_BYTES)).collect()
     except pl.exceptions.PolarsError as error:
-        raise OSError(f"{file}: rows from {start + 1} cannot be read: {error}") from error
-    return tuple(values.to_series())
+        raise OSError(f"{file}: rows from {rows.start + 1} cannot be read: {error}") from error
+    return values.to_series()
 
 
 def _other_columns(file: str, column: str) -> Iterator[Mapping[str, Any]]:

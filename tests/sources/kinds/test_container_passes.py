@@ -6,6 +6,7 @@ from itertools import chain
 
 import polars as pl
 
+from headrace.assemble.audio import build_partition as audio_build
 from headrace.catalog.scanning.scan_workers import ReadingThreads
 from headrace.catalog.stored.update import update_catalog
 from headrace.catalog.tables.corpus_tables import open_rows
@@ -17,7 +18,9 @@ from headrace.sources.listing import FileStamp
 from headrace.sources.name_index import Kept
 from headrace.sources.sources import corpus_of, open_corpus
 from headrace.stores.storage import open_storage
+from tests.support import corpora
 from tests.support.catalog_fakes import fake_runtime
+from tests.support.corpora import write_sound
 from tests.support.tfrecords import example, write_records
 
 FILES, TO_A_FILE, TO_A_GROUP = 3, 40, 10
@@ -57,17 +60,41 @@ def test_each_row_group_of_parquet_is_decoded_once(tmp_path, monkeypatch):
     for file, sounds in enumerate(SOUNDS):
         audio = [{"bytes": sound, "path": f"{number}.wav"} for number, sound in enumerate(sounds)]
         pl.DataFrame({"audio": audio}).write_parquet(tmp_path / f"{file}.parquet", row_group_size=TO_A_GROUP)
-    counts = counted(monkeypatch, parquet, "_chunk", lambda file, _, start, stop: (file[-9], start, stop))
+    counts = counted(monkeypatch, parquet, "_chunk", lambda file, _, rows: (file[-9], rows.start, rows.stop))
     scanned(tmp_path, "parquet")
     starts = range(0, TO_A_FILE, TO_A_GROUP)
     assert counts == {(str(file), start, start + TO_A_GROUP): 1 for file in range(FILES) for start in starts}
+
+
+def test_a_build_decodes_each_row_group_once_for_all_recordings_of_a_partition(tmp_path, monkeypatch):
+    """Their order is shuffled, so that with one chunk in memory, nearly each of them would decode a row group."""
+    for file in range(FILES):
+        sounds = [write_sound(tmp_path / f"made/{file}-{number}.wav", number) for number in range(TO_A_FILE)]
+        audio = [{"bytes": sound.read_bytes(), "path": sound.name} for sound in sounds]
+        (tmp_path / "corpus").mkdir(exist_ok=True)
+        pl.DataFrame({"audio": audio}).write_parquet(tmp_path / f"corpus/{file}.parquet", row_group_size=TO_A_GROUP)
+    counts = counted(monkeypatch, parquet, "_chunk", lambda file, _, rows: (file[-9], rows.start))
+    decoded = []
+
+    def build_partition(*arguments, **options):
+        counts.clear()
+        monkeypatch.setattr(parquet, "_chunks", Kept(lambda _: 1, 1))
+        built = audio_build(*arguments, **options)
+        decoded.append(dict(counts))
+        return built
+
+    monkeypatch.setattr(corpora, "build_partition", build_partition)
+    built = corpora.build(tmp_path, {"kind": "parquet", "uri": "corpus"})
+    assert len(built.samples) == FILES * TO_A_FILE
+    starts = range(0, TO_A_FILE, TO_A_GROUP)
+    assert decoded == [{(str(file), start): 1 for file in range(FILES) for start in starts}] * 2
 
 
 def test_a_large_row_group_is_decoded_in_parts_of_which_each_is_decoded_once(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_CHUNK_BYTES", 5000)
     audio = [{"bytes": sound, "path": f"{number}.wav"} for number, sound in enumerate(chain(*SOUNDS))]
     pl.DataFrame({"audio": audio}).write_parquet(tmp_path / "0.parquet", compression="uncompressed")
-    counts = counted(monkeypatch, parquet, "_chunk", lambda _file, _, start, stop: (start, stop))
+    counts = counted(monkeypatch, parquet, "_chunk", lambda _file, _, rows: (rows.start, rows.stop))
     scanned(tmp_path, "parquet")
     assert len(counts) > 10
     assert set(counts.values()) == {1}
