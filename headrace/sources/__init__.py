@@ -3,7 +3,6 @@
 __all__ = [
     "bucket_source",
     "content_digests",
-    "gathered_stamps",
     "late_source",
     "listing",
     "named_files",

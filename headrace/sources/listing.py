@@ -7,11 +7,15 @@ its rows equally wide, it stores a digest of each path.
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from headrace.stores.temporary_room import temporary_room
 
 PATH_DIGEST = np.dtype("S16")
 """Numpy strips trailing zero bytes of such values. All rows have the same width, so comparing them is still exact."""
@@ -22,6 +26,7 @@ ABSENT = -1
 NO_CTIME = 0
 """Change time of a file for which it is not known, and of an object of a store that has no ETags."""
 
+_GATHERED_BYTES = 1 << 20
 _LATEST_NS = np.iinfo(np.int64).max
 
 
@@ -175,3 +180,41 @@ def sorted_stamps(column: Callable[[int], np.ndarray[Any, Any]]) -> SourceStamps
 
 def _filled(values: Iterable[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
     return np.fromiter((ABSENT if value is None else value for value in values), np.int64)
+
+
+class GatheredStamps:
+    """Gathers stamps part by part in temporary files, 40 bytes a file; `close` deletes them.
+
+    Each column is in memory while it is small.
+    """
+
+    def __init__(self) -> None:
+        """No stamps yet."""
+        self._dtypes = [column.dtype for column in stamps_of((), (), ()).columns]
+        self._files = [tempfile.SpooledTemporaryFile(_GATHERED_BYTES) for _ in self._dtypes]  # noqa: SIM115 - `close` closes them
+        self._num_rows = 0
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def add(self, stamps: SourceStamps) -> None:
+        """Add the stamps of a part. Raises `StorageError` if the temporary folder is full."""
+        self._num_rows += len(stamps)
+        with temporary_room("a listing"):
+            for file, column in zip(self._files, stamps.columns, strict=True):
+                file.write(column.tobytes())
+
+    def all(self) -> SourceStamps:
+        """All stamps so far, sorted."""
+        return sorted_stamps(self._column)
+
+    def close(self) -> None:
+        """Forget all stamps."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+    def _column(self, at: int) -> np.ndarray[Any, Any]:
+        with temporary_room("a listing"):
+            self._files[at].seek(0)
+            return np.frombuffer(self._files[at].read(), self._dtypes[at])

@@ -1,9 +1,18 @@
 """Stamps of files: when two sets of stamps are equal, and when one contains another."""
 
+import errno
+import io
+import os
+from contextlib import closing
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.sources.listing import concatenated, stamps_of
+from headrace.errors import StorageError
+from headrace.sources import listing
+from headrace.sources.listing import GatheredStamps, concatenated, stamps_of
 
 PATHS, SIZES, TIMES = ["a.wav", "b/ü.wav", "c.wav"], [1, 2, None], [10, 20, None]
 FILES = stamps_of(PATHS, SIZES, TIMES)
@@ -46,3 +55,36 @@ def test_rows_are_sorted_by_the_full_digest_of_their_path_including_trailing_zer
     assert any(path[-1:] == b"\0" for path in (files.paths.tobytes()[i : i + 16] for i in range(0, 48_000, 16)))
     assert np.array_equal(files.paths, np.sort(files.paths))
     assert files.are_in(files).all()
+
+
+NUMBERS = st.none() | st.integers(-(2**62), 2**62)
+SOURCES = st.lists(st.tuples(st.sampled_from("abcdefgh"), NUMBERS, NUMBERS, NUMBERS), max_size=12)
+
+
+def stamps(files):
+    return stamps_of(*(zip(*files, strict=True) if files else ((), (), (), ())))
+
+
+@given(parts=st.lists(SOURCES, max_size=5), kept=st.sampled_from([1, 50, 1 << 20]))
+def test_parts_give_the_stamps_of_all_files(parts, kept):
+    """Also files that come twice, with equal or other stamps; in memory, and in temporary files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "_GATHERED_BYTES", kept)
+        with closing(GatheredStamps()) as gathered:
+            for part in parts:
+                gathered.add(stamps(part))
+            whole = stamps([file for part in parts for file in part])
+            for _ in range(2):
+                assert gathered.all().equals(whole)
+            assert len(gathered) == len(whole)
+
+
+class FullFile(io.BytesIO):
+    def write(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_temporary_folder_is_named(monkeypatch):
+    monkeypatch.setattr(listing.tempfile, "SpooledTemporaryFile", lambda _: FullFile())
+    with closing(GatheredStamps()) as gathered, pytest.raises(StorageError, match=r"No space left.*TMPDIR"):
+        gathered.add(stamps([("a", 1, 2, 3)]))

@@ -13,8 +13,7 @@ import polars as pl
 from headrace.catalog.rows.schemas import LISTING_SCHEMA
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.tables.buckets import PartTables
-from headrace.sources.gathered_stamps import GatheredStamps
-from headrace.sources.listing import Listing, SourceStamps, stamps_of
+from headrace.sources.listing import GatheredStamps, Listing, SourceStamps, stamps_of
 from headrace.sources.sources import Source
 
 

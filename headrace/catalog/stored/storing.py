@@ -39,8 +39,7 @@ from headrace.config.partitioning import assign_partitions
 from headrace.config.source import Duplicates, JsonContent
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.rejects import RejectSubject
-from headrace.sources.gathered_stamps import GatheredStamps
-from headrace.sources.listing import SourceStamps, stamps_of
+from headrace.sources.listing import GatheredStamps, SourceStamps, stamps_of
 from headrace.stores.storage import Storage, StoredObject
 
 MIN_AGE_SECONDS = 86_400.0
