@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headrace.config.section import Section
 from headrace.errors import ConfigError, NotFoundError
@@ -121,13 +121,13 @@ class ParquetItems:
     def _numbers(self, file: str) -> NameIndex:
         """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
         stamp = stamp_of_file(file)
-        key = (file, stamp, _audio_column(file, stamp, self.options.audio))
+        column = _audio_column(file, stamp, self.options.audio)
 
         def made() -> NameIndex:
-            names = [row.name for row in self._rows(file)]
+            names = [row.name for row in _named_rows(_names_of(file, stamp, column))]
             return NameIndex(names, range(len(names)))
 
-        return _numbers.of(key, made)
+        return _numbers.of((file, stamp, column), made)
 
     def _item(self, file: str, row: _Row) -> Item:
         path = f"{relative(self.root, file)}/{row.name}"
@@ -201,6 +201,27 @@ def _audio_of(file: str, _stamp: FileStamp | None, column: str) -> "pl.DataFrame
         table = _scan(file).select(data.bin.size().alias(_BYTES), paths.alias(_PATH)).collect(engine="streaming")
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
+    return _with_names(table)
+
+
+def _names_of(file: str, stamp: FileStamp | None, column: str) -> "pl.DataFrame":
+    """`_audio_of`, maybe without lengths: polars decodes bytes to read the paths beside them, and pyarrow does not."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    try:
+        import pyarrow.parquet  # noqa: PLC0415 - of an extra
+
+        with opened(file) as data:
+            found = pyarrow.parquet.ParquetFile(data).read([f"{column}.{_PATH}"])
+        paths = cast("pl.Series", pl.from_arrow(found.column(column))).struct.field(_PATH).cast(pl.String)
+    except (ImportError, LookupError, TypeError, ValueError, OSError, pl.exceptions.PolarsError):  # as polars has it
+        return _audio_of(file, stamp, column)
+    return _with_names(paths.to_frame().select(pl.lit(None).alias(_BYTES), _PATH))
+
+
+def _with_names(table: "pl.DataFrame") -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - as above
+
     return table.with_columns((pl.col(_PATH).is_unique() & pl.col(_PATH).is_not_null()).alias(_IS_NAME))
 
 

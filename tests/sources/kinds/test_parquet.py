@@ -1,12 +1,19 @@
 """Rows of Parquet files as recordings, from the YAML to samples."""
 
 import datetime as dt
+import sys
+from dataclasses import replace
 from typing import ClassVar
+from unittest.mock import patch
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
+from headrace.sources.kinds import parquet
+from headrace.sources.named_files import stamp_of_file
 from headrace.sources.sources import open_corpus
 from headrace.testing import CorpusContract
 from headrace.testing.corpus_contract import Change
@@ -132,6 +139,47 @@ def test_a_row_has_the_name_in_its_struct_or_its_number_if_that_is_not_unique(tm
     expected = ["a.wav", "1", "2", "3", "4", "5", "d.wav", "7"]
     assert [path.removeprefix("a.parquet/") for path in paths_of(tmp_path)] == expected
     assert [row["path"].removeprefix("a.parquet/") for row in rows_of(tmp_path)] == expected
+
+
+PATHS = st.lists(st.none() | st.sampled_from(["a.wav", "b/c.wav", "./d", "3", "", "ü.wav"]) | st.text(max_size=4))
+SCHEMAS = {
+    "struct": pl.Struct({"bytes": pl.Binary, "path": pl.String}),
+    "path": pl.Struct({"path": pl.String}),
+    "bytes": pl.Struct({"bytes": pl.Binary}),
+    "binary": pl.Binary,
+    "string": pl.String,
+}
+
+
+@given(paths=PATHS, form=st.sampled_from(list(SCHEMAS)), is_null=st.booleans(), rows=st.integers(1, 5))
+def test_names_without_the_audio_are_those_of_the_listing(tmp_path_factory, paths, form, is_null, rows):
+    file = str(tmp_path_factory.getbasetemp() / "names.parquet")
+    structs = [None if is_null and path is None else {"bytes": b"x", "path": path} for path in paths]
+    values = structs if SCHEMAS[form].is_nested() else [None if path is None else path.encode() for path in paths]
+    values = paths if form == "string" else values
+    pl.DataFrame({"sound": pl.Series(values, dtype=SCHEMAS[form])}).write_parquet(file, row_group_size=rows)
+    with patch.object(parquet, "_audio_of", parquet._audio_of.__wrapped__):
+        listed = parquet._named_rows(parquet._audio_of(file, None, "sound"))
+        alone = parquet._named_rows(parquet._names_of(file, None, "sound"))
+        assert [row.name for row in alone] == [row.name for row in listed]
+
+
+def test_a_row_is_opened_without_decoding_the_others_for_their_names(tmp_path, monkeypatch):
+    audio = [{"bytes": bytes([number]), "path": f"{number}.wav"} for number in range(9)]
+    pl.DataFrame({"audio": audio}).write_parquet(tmp_path / "a.parquet", row_group_size=3)
+    corpus = open_corpus("parquet", str(tmp_path), {})
+    stamp = stamp_of_file(str(tmp_path / "a.parquet"))
+    monkeypatch.setattr(parquet, "_audio_of", None)
+    with corpus.open("a.parquet/7.wav", replace(stamp, num_bytes=1)) as file:
+        assert file.read() == bytes([7])
+
+
+def test_names_are_found_without_pyarrow(tmp_path, monkeypatch):
+    pl.DataFrame({"audio": [{"bytes": b"x", "path": "a.wav"}]}).write_parquet(tmp_path / "a.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    stamp = stamp_of_file(str(tmp_path / "a.parquet"))
+    with open_corpus("parquet", str(tmp_path), {}).open("a.parquet/a.wav", replace(stamp, num_bytes=1)) as file:
+        assert file.read() == b"x"
 
 
 @pytest.mark.parametrize(
