@@ -6,7 +6,6 @@ audio. Only candidates whose hash occurs twice are then compared with each other
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,7 +14,6 @@ from headrace.catalog.rows.schemas import CONTENT
 
 _KEY, _CONTENT = "\0key_hash", "\0content_hash"
 _CODE, _REASON, _DUPLICATE = "\0code", "\0reason", "\0duplicate_of"
-_Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 @dataclass(slots=True)
@@ -27,15 +25,15 @@ class RivalFinder:
     """
 
     num_candidates: int = 0
-    _keys: list[_Hashes] = field(default_factory=list)
-    _contents: list[_Hashes] = field(default_factory=list)
+    _keys: bytearray = field(default_factory=bytearray)
+    _contents: bytearray = field(default_factory=bytearray)
 
     def add(self, candidates: pl.DataFrame) -> None:
         """Add the candidates of a part; those that are rejected are left out."""
         hashes = candidates.filter(pl.col("code").is_null()).select(_hashes())
         self.num_candidates += hashes.height
-        self._keys.append(hashes[_KEY].to_numpy())
-        self._contents.append(hashes[_CONTENT].to_numpy())
+        self._keys += hashes[_KEY].to_numpy().tobytes()
+        self._contents += hashes[_CONTENT].to_numpy().tobytes()
 
     def found(self, parts: Callable[[], Iterable[pl.DataFrame]], columns: list[str]) -> pl.DataFrame:
         """The candidates of all parts that may have a rival, with these columns.
@@ -45,7 +43,7 @@ class RivalFinder:
             columns: names of columns.
         """
         keys, contents = _repeated(self._keys), _repeated(self._contents)
-        self._keys, self._contents = [], []
+        self._keys, self._contents = bytearray(), bytearray()
         if not len(keys) and not len(contents):
             return pl.DataFrame()
         may_be = pl.col(_KEY).is_in(keys.implode()) | pl.col(_CONTENT).is_in(contents.implode())
@@ -90,8 +88,8 @@ def _hashes() -> list[pl.Expr]:
     return [pl.col("key").hash().alias(_KEY), pl.struct(CONTENT).hash().alias(_CONTENT)]
 
 
-def _repeated(parts: list[_Hashes]) -> pl.Series:
-    """The values that occur more than once. The arrays are sorted in place: a set would take several times as much."""
-    values = np.concatenate([np.empty(0, np.uint64), *parts])
+def _repeated(hashes: bytearray) -> pl.Series:
+    """The values that occur more than once. They are sorted in place: a set would take several times as much."""
+    values = np.frombuffer(hashes, np.uint64)
     values.sort()
     return pl.Series(np.unique(values[1:][values[1:] == values[:-1]]), dtype=pl.UInt64)
