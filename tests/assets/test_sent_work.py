@@ -15,6 +15,7 @@ def work_with(value):
     def work():
         return inner
 
+    inner.__module__ = work.__module__ = "headrace"  # those of tests stay here
     return work
 
 
@@ -26,3 +27,8 @@ def test_what_cannot_be_pickled_is_found_however_it_is_carried(form):
     check_sent(form(7))
     with pytest.raises(TypeError, match="cannot pickle"):
         check_sent(form(threading.Lock()))
+
+
+def test_what_a_test_has_put_in_the_place_of_a_function_stays_here():
+    lock = threading.Lock()
+    check_sent(partial(print, lambda: lock))
