@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 LAYOUT = [f"train-{i:04d}" for i in range(8)]
 BAD = "train-0002"
 ASSETS = ["audio_shards", "metadata_columns"]
+ENDED = {"SUCCESS", "FAILURE"}
 RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {
   runId status assetSelection { path } tags { key value } } } } }"""
 LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) {
@@ -20,7 +21,8 @@ BACKFILL = """query($id: String!) { partitionBackfillOrError(backfillId: $id) { 
   status assetBackfillData { assetBackfillStatuses { ... on AssetPartitionsStatusCounts {
     assetKey { path } numPartitionsMaterialized numPartitionsFailed } } } } } }"""
 SENSORS = """{ sensorsOrError(repositorySelector: {
-  repositoryName: "__repository__", repositoryLocationName: "headrace"}) { ... on Sensors { results { name id } } } }"""
+  repositoryName: "__repository__", repositoryLocationName: "headrace"}) { ... on Sensors { results {
+    name id sensorState { ticks(limit: 1) { status } } } } } }"""
 
 
 class Live:
@@ -49,7 +51,7 @@ class Live:
     def is_quiet(self) -> bool:
         runs = self.runs()
         return any("dataset_report" in assets for _, _, assets, _ in runs) and all(
-            status in {"SUCCESS", "FAILURE"} for _, status, _, _ in runs
+            status in ENDED for _, status, _, _ in runs
         )
 
     def backfill(self):
@@ -69,10 +71,21 @@ class Live:
         }
         return ended["status"], counts, [run for run in self.runs() if run[0] not in known]
 
+    def sensors(self) -> list[dict]:
+        found = self.server.query(SENSORS)["sensorsOrError"]["results"]
+        return [sensor for sensor in found if sensor["name"].startswith("tones_")]
+
     def stop_sensors(self) -> None:
-        for sensor in self.server.query(SENSORS)["sensorsOrError"]["results"]:
-            if sensor["name"].startswith("tones_"):
-                self.server.query("mutation($id: String!) { stopSensor(id: $id) { __typename } }", id=sensor["id"])
+        """Stop the sensors, and wait for what they have begun: a scan rejects recordings that are damaged later."""
+        for sensor in self.sensors():
+            self.server.query("mutation($id: String!) { stopSensor(id: $id) { __typename } }", id=sensor["id"])
+        time.sleep(6)  # a round of the daemon may have begun with them
+        self.server.wait(lambda: not self.is_looking(), 60, "the end of ticks")
+        self.server.wait(lambda: all(status in ENDED for _, status, *_ in self.runs()), 120, "the end of runs")
+
+    def is_looking(self) -> bool:
+        """Whether a sensor's tick is in progress."""
+        return any(tick["status"] == "STARTED" for one in self.sensors() for tick in one["sensorState"]["ticks"])
 
     def break_partition(self) -> None:
         """Remove the shards of a partition, and damage the recordings from which they are made."""
@@ -103,7 +116,6 @@ def test_sensors_and_backfills_start_runs_of_several_partitions(live):
     assert {(status, ends) for _, status, _, ends in runs} == {("SUCCESS", ends) for ends in halves}
 
     live.stop_sensors()
-    time.sleep(6)
     live.break_partition()
     status, counts, runs = live.backfill()
     assert (status, counts["audio_shards"]) == ("COMPLETED_FAILED", (7, 1))
