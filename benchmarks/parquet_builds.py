@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import statistics
 import subprocess
@@ -122,7 +121,7 @@ def measured(folder: Path, form: str, step: str, num_partitions: int) -> dict[st
     return {
         "cpu_seconds": round(time.process_time() - used, 2),
         "megabytes_read": round((bytes_read() - read) / 1e6),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3),
+        "peak_mb": round(int(re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[0]) / 1e3),
     }
 
 

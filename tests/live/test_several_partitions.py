@@ -20,9 +20,6 @@ LAUNCH = """mutation($p: LaunchBackfillParams!) { launchPartitionBackfill(backfi
 BACKFILL = """query($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
   status assetBackfillData { assetBackfillStatuses { ... on AssetPartitionsStatusCounts {
     assetKey { path } numPartitionsMaterialized numPartitionsFailed } } } } } }"""
-SENSORS = """{ sensorsOrError(repositorySelector: {
-  repositoryName: "__repository__", repositoryLocationName: "headrace"}) { ... on Sensors { results {
-    name id sensorState { ticks(limit: 1) { status } } } } } }"""
 
 
 class Live:
@@ -71,21 +68,11 @@ class Live:
         }
         return ended["status"], counts, [run for run in self.runs() if run[0] not in known]
 
-    def sensors(self) -> list[dict]:
-        found = self.server.query(SENSORS)["sensorsOrError"]["results"]
-        return [sensor for sensor in found if sensor["name"].startswith("tones_")]
-
     def stop_sensors(self) -> None:
         """Stop the sensors, and wait for what they have begun: a scan rejects recordings that are damaged later."""
-        for sensor in self.sensors():
-            self.server.query("mutation($id: String!) { stopSensor(id: $id) { __typename } }", id=sensor["id"])
-        time.sleep(6)  # a round of the daemon may have begun with them
-        self.server.wait(lambda: not self.is_looking(), 60, "the end of ticks")
+        for sensor in ("tones_source_changes", "tones_stale_partitions"):
+            self.server.stop_sensor(sensor)
         self.server.wait(lambda: all(status in ENDED for _, status, *_ in self.runs()), 120, "the end of runs")
-
-    def is_looking(self) -> bool:
-        """Whether a sensor's tick is in progress."""
-        return any(tick["status"] == "STARTED" for one in self.sensors() for tick in one["sensorState"]["ticks"])
 
     def break_partition(self) -> None:
         """Remove the shards of a partition, and damage the recordings from which they are made."""

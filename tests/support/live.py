@@ -18,7 +18,8 @@ from tests.support.ports import reserved_port
 _RUNS = """{ runsOrError(limit: 1000) { ... on Runs { results {
   runId status creationTime assetSelection { path } tags { key value } } } } }"""
 _HEALTH = "{ instance { daemonHealth { allDaemonStatuses { daemonType healthy required } } } }"
-_SENSOR = "query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState { id } } } }"
+_SENSOR = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
+  id sensorState { status ticks(limit: 1) { status } } } } }"""
 _STOP_SENSOR = """mutation($id: String!) { stopSensor(id: $id) {
   __typename ... on PythonError { message } } }"""
 _START_SENSOR = """mutation($s: SensorSelector!) { startSensor(sensorSelector: $s) {
@@ -38,6 +39,10 @@ class Run:
     @property
     def is_finished(self) -> bool:
         return self.status in _FINISHED
+
+
+def _selector(sensor: str) -> dict[str, str]:
+    return {"repositoryLocationName": "headrace", "repositoryName": "__repository__", "sensorName": sensor}
 
 
 class DagsterDev:
@@ -118,17 +123,29 @@ class DagsterDev:
     @contextlib.contextmanager
     def paused(self, sensor: str) -> Iterator[None]:
         """While this context is open, the sensor starts nothing."""
-        selector = {
-            "repositoryLocationName": "headrace",
-            "repositoryName": "__repository__",
-            "sensorName": sensor,
-        }
-        state = self.query(_SENSOR, s=selector)["sensorOrError"]["sensorState"]
-        self.query(_STOP_SENSOR, id=state["id"])
+        self.stop_sensor(sensor)
         try:
             yield
         finally:
-            self.query(_START_SENSOR, s=selector)
+            self.query(_START_SENSOR, s=_selector(sensor))
+
+    def stop_sensor(self, name: str) -> None:
+        """Stop a sensor until it stays stopped: a tick in progress writes back the state that it began with."""
+        for _ in range(2):
+            self.wait(lambda: self._is_stopped(name), 60, f"{name} to be stopped")
+            time.sleep(6)  # a round of the daemon, which may have begun before
+        self.wait(lambda: self._is_stopped(name), 60, f"{name} to be stopped")
+
+    def _is_stopped(self, name: str) -> bool:
+        """Whether a sensor is stopped and has no tick in progress; else it is stopped."""
+        sensor = self.query(_SENSOR, s=_selector(name))["sensorOrError"]
+        if any(tick["status"] == "STARTED" for tick in sensor["sensorState"]["ticks"]):
+            return False
+        if sensor["sensorState"]["status"] == "STOPPED":
+            return True
+        answer = self.query(_STOP_SENSOR, id=sensor["id"])["stopSensor"]
+        assert answer["__typename"] == "StopSensorMutationResult", answer
+        return False
 
     def unhealthy(self) -> list[str]:
         """Daemons that should run but do not."""
