@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import soundfile
-from growth_catalog import _cpu_seconds, _peak_mb
+from _process import peak_mb
+from growth_catalog import _cpu_seconds
 
 import headrace.catalog.judging.validation  # noqa: F401 - what a scan imports late must not count
 from headrace.audio import AudioInfo
@@ -86,7 +87,7 @@ def _scanned(kind: str, folder: Path) -> dict[str, object]:
         shards={"partitions": {"train": _PARTITIONS}},
         output={"uri": str(folder / "output")},
     )
-    before, used = _peak_mb(), _cpu_seconds()
+    before, used = peak_mb(), _cpu_seconds()
     corpus = corpus_of(config.source, config.source.uri)
     rows = open_rows(corpus.rows().read(), config.source)
     runtime = ScanRuntime(
@@ -99,7 +100,7 @@ def _scanned(kind: str, folder: Path) -> dict[str, object]:
         "accepted": scan.num_found - len(scan.rejected),
         "opened": scan.num_opened,
         "cpu_seconds": round(_cpu_seconds() - used, 1),
-        "growth_mb": round(_peak_mb() - before, 1),
+        "growth_mb": round(peak_mb() - before, 1),
     }
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from _process import peak_mb
+
 NUM_PARTITIONS = 1_000
 STEPS = {
     "scan_first": "first scan: facts known, metadata joined, stored",
@@ -70,13 +72,13 @@ def _in_child(step: str, folder: str, count: int) -> dict[str, float]:
 def _measured(step: str, folder: Path, count: int) -> dict[str, float]:
     """CPU seconds, peak memory and traffic of one step, without its imports."""
     act = _act(step, folder, count)
-    before, began, used = _peak_mb(), time.perf_counter(), _cpu_seconds()
+    before, began, used = peak_mb(), time.perf_counter(), _cpu_seconds()
     traffic = act()
     return {
         "cpu_seconds": round(_cpu_seconds() - used, 3),
         "wall_seconds": round(time.perf_counter() - began, 3),
         "imports_mb": before,
-        "peak_mb": _peak_mb(),
+        "peak_mb": peak_mb(),
         **traffic,
     }
 
@@ -237,12 +239,6 @@ def _counting(folder: Path) -> Any:  # noqa: ANN401 - imported late
 def _cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
-
-
-def _peak_mb() -> float:
-    """The most memory that this process ever held; `ru_maxrss` would count its parent's too, from before the exec."""
-    status = Path("/proc/self/status").read_text()
-    return round(int(status.split("VmHWM:")[1].split()[0]) / 1000, 1)
 
 
 def _show(found: dict[int, dict[str, dict[str, float]]]) -> None:

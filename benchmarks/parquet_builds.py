@@ -12,7 +12,6 @@ import io
 import json
 import os
 import platform
-import re
 import shutil
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
+from _process import bytes_read, peak_mb
 
 from headrace.assemble.audio import build_partition
 from headrace.assemble.reconcile import shard_settings
@@ -121,7 +121,7 @@ def measured(folder: Path, form: str, step: str, num_partitions: int) -> dict[st
     return {
         "cpu_seconds": round(time.process_time() - used, 2),
         "megabytes_read": round((bytes_read() - read) / 1e6),
-        "peak_mb": round(int(re.findall(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[0]) / 1e3),
+        "peak_mb": peak_mb(),
     }
 
 
@@ -137,11 +137,6 @@ def build(config: DatasetConfig, storage: StorageResource) -> None:
     for partition in config.partitioning().partition_keys():
         rows = partition_recordings(storage.output(config), config, partition)
         build_partition(partition, rows, settings, source, storage.audio(config), num_threads=2)
-
-
-def bytes_read() -> int:
-    """Bytes that this process has read by calls."""
-    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
 
 
 if __name__ == "__main__":

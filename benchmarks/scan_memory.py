@@ -22,7 +22,8 @@ from pathlib import Path
 
 import pandera.polars as pa
 import polars as pl
-from growth_catalog import _cpu_seconds, _path, _peak_mb
+from _process import peak_mb
+from growth_catalog import _cpu_seconds, _path
 
 import headrace.catalog.judging.validation  # noqa: F401 - what a scan imports late must not count
 from headrace.audio import AudioInfo
@@ -119,12 +120,12 @@ def _measured_case(case: str, count: int) -> Iterator[dict[str, object]]:
 def measured(step: str, folder: Path, count: int) -> dict[str, object]:
     """CPU seconds and memory of one step."""
     act = _acts(folder, count)[step]
-    before, used = _peak_mb(), _cpu_seconds()
+    before, used = peak_mb(), _cpu_seconds()
     act()
     return {
         "step": step,
         "cpu_seconds": round(_cpu_seconds() - used, 2),
-        "growth_mb": round(_peak_mb() - before, 1),
+        "growth_mb": round(peak_mb() - before, 1),
     }
 
 

@@ -15,8 +15,6 @@ import json
 import multiprocessing
 import os
 import platform
-import re
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,8 +24,10 @@ from typing import Any
 
 import numpy as np
 import soundfile
+from _process import bytes_read, peak_mb
 
 from headrace import StreamingDataLoader, StreamingDataset
+from headrace.format.tars.tar import member_header
 from headrace.streaming.world import World
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.upkeep.tar_views import make_view
@@ -77,9 +77,9 @@ def write(folder: Path, num_tars: int, per_tar: int) -> int:
         with (folder / f"train-{tar:05}.tar").open("wb") as file:
             for number in range(tar * per_tar, (tar + 1) * per_tar):
                 content = json.dumps({"number": number, "snr": number % 100, "lang": "de" if number % 3 else "en"})
-                file.write(header(f"s{number:07}.flac", _MEMBER_BYTES) + head)
+                file.write(member_header(f"s{number:07}.flac", _MEMBER_BYTES) + head)
                 file.seek(-(-_MEMBER_BYTES // _BLOCK) * _BLOCK - len(head), io.SEEK_CUR)
-                file.write(header(f"s{number:07}.json", len(content)) + content.encode().ljust(_BLOCK, b"\0"))
+                file.write(member_header(f"s{number:07}.json", len(content)) + content.encode().ljust(_BLOCK, b"\0"))
             file.truncate(file.tell() + 2 * _BLOCK)
     return sum(path.stat().st_size for path in folder.iterdir())
 
@@ -89,15 +89,6 @@ def flac_head() -> bytes:
     blob = io.BytesIO()
     soundfile.write(blob, np.zeros(_FRAMES, np.int16), _RATE_HZ, format="FLAC")
     return blob.getvalue()[:_HEAD]
-
-
-def header(name: str, num_bytes: int) -> bytes:
-    """The header of a member (ustar)."""
-    fields = f"{name}".encode().ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2
-    fields += b"%011o\0" % num_bytes + b"00000000000\0"
-    rest = b"0".ljust(101, b"\0") + b"ustar\x0000"
-    rest = rest.ljust(_BLOCK - len(fields) - 8, b"\0")
-    return fields + b"%06o\0 " % sum(fields + b" " * 8 + rest) + rest
 
 
 def apart(step: Callable[..., Any], *words: object) -> dict[str, Any]:
@@ -121,16 +112,6 @@ def _figures(answer: Any, step: Callable[..., Any], words: tuple[object, ...]) -
         "of_value": value,
     }
     answer.send(figures)
-
-
-def bytes_read() -> int:
-    """Bytes that this process has read by calls."""
-    return int(re.findall(r"rchar: (\d+)", Path("/proc/self/io").read_text())[0])
-
-
-def peak_mb() -> float:
-    """Most memory that this process has had, MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
 def index(tars: str, into: str) -> int:

@@ -18,7 +18,7 @@ _CODE, _REASON, _DUPLICATE = "\0code", "\0reason", "\0duplicate_of"
 
 @dataclass(slots=True)
 class RivalFinder:
-    """Collects hashes of the candidates of all parts.
+    """Collects hashes (uint64) of the candidates of all parts, in one block for each kind, which grows in place.
 
     Attributes:
         num_candidates: candidates so far that are not rejected.

@@ -10,7 +10,7 @@ import functools
 import posixpath
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -28,6 +28,8 @@ from headrace.sources.rows_ahead import RowsAhead
 
 if TYPE_CHECKING:
     import polars as pl
+
+    _TableOf = Callable[[str, FileStamp | None, str], pl.DataFrame]
 
 _EXTENSION = ".parquet"
 _KEPT_FILES = 4096
@@ -79,6 +81,7 @@ class ParquetItems:
     def items(self) -> Iterator[Item]:
         """See `Items.items`."""
         for file in self.files:
+            self._numbers(file, _audio_of)  # a scan opens the rows later, when this table is forgotten
             for row in self._rows(file):
                 yield self._item(file, row)
 
@@ -110,7 +113,7 @@ class ParquetItems:
         """The file and the number of a row, None if the file has no such row; an empty file if the path is no row's."""
         file, mark, name = path.rpartition(f"{_EXTENSION}/")
         table = joined(self.root, f"{file}{_EXTENSION}")
-        return (table, self._numbers(table).number(name)) if mark and table in self.files else ("", None)
+        return (table, self._numbers(table, _names_of).number(name)) if mark and table in self.files else ("", None)
 
     def _column(self, file: str) -> str:
         return _audio_column(file, stamp_of_file(file), self.options.audio)
@@ -118,13 +121,13 @@ class ParquetItems:
     def _rows(self, file: str) -> Iterator[_Row]:
         return _named_rows(_audio_of(file, stamp_of_file(file), self._column(file)))
 
-    def _numbers(self, file: str) -> NameIndex:
+    def _numbers(self, file: str, table: "_TableOf") -> NameIndex:
         """The number of each row by its name: kept for many files, for recordings that are opened in any order."""
         stamp = stamp_of_file(file)
         column = _audio_column(file, stamp, self.options.audio)
 
         def made() -> NameIndex:
-            names = [row.name for row in _named_rows(_names_of(file, stamp, column))]
+            names = [row.name for row in _named_rows(table(file, stamp, column))]
             return NameIndex(names, range(len(names)))
 
         return _numbers.of((file, stamp, column), made)
