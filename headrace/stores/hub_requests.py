@@ -4,20 +4,17 @@ The token is read for each request, so that no object holds it, and is sent to t
 another host, which the Hub gives for the bytes of a file, is returned to the caller.
 """
 
-import functools
 import os
 import re
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse, InvalidURL
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from headrace.errors import ConfigError, NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores.client_errors import PASSING_STATUSES
+from headrace.stores.connections import answered
 from headrace.stores.retry_after import asked_by
 
 _PUBLIC = "https://huggingface.co"
@@ -139,50 +136,37 @@ def _is_own(url: str) -> bool:
     return urlsplit(url)[:2] == urlsplit(endpoint())[:2]
 
 
-class _Returned(urllib.request.HTTPRedirectHandler):
-    """Leaves redirects to the caller: urllib would send the token on to other hosts."""
-
-    def redirect_request(self, *_: Any) -> None:  # noqa: ANN401 - arguments of the base class
-        return None
-
-
-@functools.cache
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(_Returned)
-
-
 def _asked_once(url: str, what: str, timeout_seconds: float, method: str) -> Answer:
     token = token_for(url)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
-        request = urllib.request.Request(url, method=method)  # noqa: S310 - HF_ENDPOINT is the user's
-        if token is not None:
-            request.add_unredirected_header("Authorization", f"Bearer {token}")
-        with _opener().open(request, timeout=timeout_seconds) as answer:
-            return Answer(url, answer.headers, answer.read())
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code in _REDIRECTS and "Location" in error.headers:
-                return Answer(url, error.headers)
-            raise _refusal(what, error) from error
-    except ValueError as error:
+        with answered(url, timeout_seconds, headers, method) as answer:
+            content = answer.read()
+            if answer.status < _REDIRECTS[0] or (answer.status in _REDIRECTS and "Location" in answer.headers):
+                return Answer(url, answer.headers, content)
+            raise _refusal(what, answer)
+    except InvalidURL as error:
         raise ConfigError(f"HF_ENDPOINT {endpoint()}: not the address of a server: {error}") from error
+    except StorageError:
+        raise
     except (OSError, HTTPException) as error:
         raise StoreUnavailableError(f"{what}: {str(error) or type(error).__name__}") from error
 
 
-def _refusal(what: str, error: urllib.error.HTTPError) -> StorageError:
-    said = f"{what}: the Hub answers {error.code} {error.headers.get('X-Error-Message') or error.reason}"
-    if error.code in {401, 403} or error.headers.get("X-Error-Code") in _OF_REPOSITORY:
+def _refusal(what: str, answer: HTTPResponse) -> StorageError:
+    status = answer.status
+    said = f"{what}: the Hub answers {status} {answer.headers.get('X-Error-Message') or answer.reason}"
+    if status in {401, 403} or answer.headers.get("X-Error-Code") in _OF_REPOSITORY:
         return StorageError(
             f"{said}: check the name and the revision; for a private or gated repository, accept its conditions on its "
             "page and set HF_TOKEN to a token that may read it"
         )
-    if error.code in {404, 410}:
+    if status in {404, 410}:
         return NotFoundError(f"{what}: not found")
-    if error.code not in PASSING_STATUSES:
+    if status not in PASSING_STATUSES:
         return StorageError(said)
     unavailable = StoreUnavailableError(said)
-    unavailable.status, unavailable.asked_seconds = error.code, asked_by(error)
+    unavailable.status, unavailable.asked_seconds = status, asked_by(status, answer.headers)
     return unavailable
 
 

@@ -8,6 +8,7 @@ import contextlib
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 
@@ -32,9 +33,9 @@ def seconds_of(header: str, now: datetime) -> float | None:
     return None
 
 
-def asked_by(error: urllib.error.HTTPError) -> float | None:
+def asked_by(status: int, headers: Message) -> float | None:
     """Seconds that a response asks to wait; None if it does not say."""
-    header = error.headers.get("Retry-After") if error.code in STATUSES else None
+    header = headers.get("Retry-After") if status in STATUSES else None
     return None if header is None else seconds_of(header, datetime.now(UTC))
 
 
@@ -52,6 +53,6 @@ def asked_pause(url: str) -> float | None:
             return None  # the store has recovered
     except urllib.error.HTTPError as error:
         with error:
-            return asked_by(error)
+            return asked_by(error.code, error.headers)
     except (OSError, ValueError, HTTPException):  # the caller reports the failure of the original request
         return None

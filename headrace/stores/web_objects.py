@@ -6,16 +6,15 @@ the URL, which is in no message, or a token that the caller passes.
 """
 
 import re
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.client import HTTPException, HTTPResponse, InvalidURL
-from typing import cast
+from urllib.parse import urljoin
 
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.client_errors import PASSING_STATUSES
+from headrace.stores.connections import answered
 from headrace.stores.retry_after import asked_by
 
 _ODD = re.compile(
@@ -26,6 +25,8 @@ _ODD = re.compile(
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _PIECE_BYTES = 1 << 20
 _PARTIAL = 206
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 10
 
 
 class NoRangesError(StorageError):
@@ -97,32 +98,46 @@ def opened(url: str, timeout_seconds: float, span: str = "", token: str | None =
         StoreUnavailableError: the connection failed, or the server asks to try later.
         StorageError: the server refuses.
     """
-    request = urllib.request.Request(url, headers={"Range": span} if span else {})  # noqa: S310 - HTTP alone, see `is_odd`
-    if token is not None:
-        request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
-            yield cast("HTTPResponse", answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(url, error) from error
+        with _followed(url, timeout_seconds, {"Range": span} if span else {}, token) as answer:
+            if answer.status >= _REDIRECTS[0]:
+                raise _refusal(url, answer)
+            yield answer
     except StorageError:
         raise
+    except InvalidURL:  # its text has the whole URL
+        raise StorageError(f"{unsigned(url)}: not a valid URL; percent-encode what is special in it") from None
     except (OSError, HTTPException) as error:
-        reason = str(error) or type(error).__name__
-        if isinstance(error, InvalidURL):  # its text has the whole URL
-            raise StorageError(f"{unsigned(url)}: not a valid URL; percent-encode what is special in it") from None
-        raise StoreUnavailableError(f"{unsigned(url)}: {reason}") from error
+        raise StoreUnavailableError(f"{unsigned(url)}: {str(error) or type(error).__name__}") from error
 
 
-def _refusal(url: str, error: urllib.error.HTTPError) -> StorageError:
-    where, status, reason = unsigned(url), error.code, error.reason
+@contextmanager
+def _followed(
+    url: str, timeout_seconds: float, headers: dict[str, str], token: str | None
+) -> Iterator[HTTPResponse]:
+    """The answer to a GET request, or to the last one of its redirects."""
+    own = {} if token is None else {"Authorization": f"Bearer {token}"}
+    with ExitStack() as stack:
+        answer = stack.enter_context(answered(url, timeout_seconds, headers | own))
+        for _ in range(_MOST_REDIRECTS):
+            target = answer.headers.get("Location") if answer.status in _REDIRECTS else None
+            if target is None:
+                break
+            answer.read()
+            stack.close()
+            url = urljoin(url, target)
+            answer = stack.enter_context(answered(url, timeout_seconds, headers))
+        yield answer
+
+
+def _refusal(url: str, answer: HTTPResponse) -> StorageError:
+    where, status = unsigned(url), answer.status
     if status in {404, 410}:
         return NotFoundError(f"{where}: not found")
     if status not in PASSING_STATUSES:
         expired = "; if its signature has expired, pass a new URL" if is_signed(url) else ""
-        return StorageError(f"{where}: the server answers {status} {reason}{expired}")
-    unavailable = StoreUnavailableError(f"{where}: the server answers {status} {reason}")
+        return StorageError(f"{where}: the server answers {status} {answer.reason}{expired}")
+    unavailable = StoreUnavailableError(f"{where}: the server answers {status} {answer.reason}")
     unavailable.status = status
-    unavailable.asked_seconds = asked_by(error)
+    unavailable.asked_seconds = asked_by(status, answer.headers)
     return unavailable

@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-import threading
+import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import ClassVar
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.support.web_server import Reply, Request, web_servers
 
 TOKEN = "hf_secret-of-the-user"
 REPOSITORIES = {
@@ -35,8 +35,8 @@ class Hub:
         page: entries of a page of a listing.
         limits: how many requests to `resolve` are still answered with 429.
         signed_for: seconds until a signature expires.
-        asked: method, path and headers of the requests to the Hub.
-        sent: the same of the requests to the other host.
+        asked: the requests to the Hub.
+        sent: the requests to the other host.
         revoked: signatures that are rejected before they expire.
         latency: seconds before each answer.
         num_bytes: bytes of answers to ranges.
@@ -49,8 +49,8 @@ class Hub:
     limits: int = 0
     signed_for: float = 1000.0
     urls: list[str] = field(default_factory=list)
-    asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
-    sent: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    asked: list[Request] = field(default_factory=list)
+    sent: list[Request] = field(default_factory=list)
     revoked: set[str] = field(default_factory=set)
     latency: float = 0.0
     num_bytes: int = 0
@@ -70,71 +70,49 @@ class Hub:
 def hub_server(folder: Path) -> Iterator[Hub]:
     """Serve the folders of commits as the Hub does, and their bytes on another port."""
     hub = Hub(folder)
-    with ExitStack() as stack:
-        for kind in (_OfHub, _OfBytes):
-            server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (kind,), {"hub": hub}))
-            server.daemon_threads = True
-            stack.callback(server.server_close)
-            threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-            stack.callback(server.shutdown)
-            hub.urls.append(f"http://127.0.0.1:{server.server_address[1]}")
+    with web_servers(_OfHub(hub).reply, _OfBytes(hub).reply) as servers:
+        hub.urls += [server.url for server in servers]
         yield hub
 
 
-class _Handler(BaseHTTPRequestHandler):
-    hub: ClassVar[Hub]
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Answering:
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
 
-    def log_message(self, *_: object) -> None:
-        """Be quiet."""
+    def _send(self, status: int, body: bytes = b"", **headers: str) -> Reply:
+        return Reply(status, {name.replace("_", "-"): value for name, value in headers.items()}, body, self.hub.latency)
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def _send(self, status: int, body: bytes = b"", **headers: str) -> None:
-        time.sleep(self.hub.latency)
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def _file(self, path: Path, **headers: str) -> None:
-        if (span := self.headers.get("Range")) is None:
+    def _file(self, request: Request, path: Path, **headers: str) -> Reply:
+        if (span := request.headers.get("Range")) is None:
             return self._send(200, path.read_bytes(), **headers)
         start, stop = map(int, span.removeprefix("bytes=").split("-"))
-        with path.open("rb") as file:
-            file.seek(start)
-            part = file.read(stop + 1 - start)
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - in a third of the time of pathlib's
+            size, part = os.fstat(file.fileno()).st_size, os.pread(file.fileno(), stop + 1 - start, start)
         self.hub.num_bytes += len(part)
-        said = f"bytes {start}-{start + len(part) - 1}/{path.stat().st_size}"
-        return self._send(206, part, Content_Range=said, **headers)
+        return self._send(206, part, Content_Range=f"bytes {start}-{start + len(part) - 1}/{size}", **headers)
 
 
-class _OfHub(_Handler):
-    def do_GET(self) -> None:
-        self.hub.asked.append((self.command, self.path, dict(self.headers)))
-        if self.hub.is_private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+class _OfHub(_Answering):
+    def reply(self, request: Request) -> Reply:
+        self.hub.asked.append(request)
+        if self.hub.is_private and request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._send(401, X_Error_Code="RepoNotFound", X_Error_Message="Invalid username or password.")
-        url = urlsplit(self.path)
+        url = urlsplit(request.path)
         path = url.path.strip("/")
         if path.startswith("api/"):
-            return self._api(path.removeprefix("api/").replace("models/", ""), parse_qs(url.query))
+            return self._api(request, path.removeprefix("api/").replace("models/", ""), parse_qs(url.query))
         name, _, rest = path.partition("/resolve/")
         if name == "datasets/old/songs":
-            return self._send(307, Location=self.path.replace("old", "birds"))
+            return self._send(307, Location=request.path.replace("old", "birds"))
         if name == BUCKET:
-            return self._resolve(self.hub.main, rest, has_commits=False)
+            return self._resolve(request, self.hub.main, rest, has_commits=False)
         revision, _, file = rest.partition("/")
         commit = self.hub.commit_of(unquote(revision))
         if name not in REPOSITORIES or commit is None:
             return self._send(404, X_Error_Code="RepoNotFound" if commit else "RevisionNotFound")
-        return self._resolve(commit, file, has_commits=True)
+        return self._resolve(request, commit, file, has_commits=True)
 
-    def _resolve(self, commit: str, quoted: str, *, has_commits: bool) -> None:
+    def _resolve(self, request: Request, commit: str, quoted: str, *, has_commits: bool) -> Reply:
         if self.hub.limits:
             self.hub.limits -= 1
             return self._send(429, Retry_After="1")
@@ -144,13 +122,13 @@ class _OfHub(_Handler):
         digest = _digest(path)
         headers = {"X_Repo_Commit": commit} if has_commits else {"X_Xet_Hash": digest}
         if path.stat().st_size <= SMALL:
-            return self._file(path, ETag=f'"{digest}"', **headers)
+            return self._file(request, path, ETag=f'"{digest}"', **headers)
         until = int(time.time() + self.hub.signed_for)
         place = f"{self.hub.urls[1]}/{commit}/{quoted}?Expires={until}&Signature=s{len(self.hub.asked)}"
         headers |= {"X_Linked_Size": str(path.stat().st_size), "X_Linked_ETag": f'"{digest}"'}
         return self._send(302, Location=place, **headers)
 
-    def _api(self, path: str, query: dict[str, list[str]]) -> None:
+    def _api(self, request: Request, path: str, query: dict[str, list[str]]) -> Reply:
         name, _, rest = path.partition("/revision/") if "/revision/" in path else path.partition("/tree")
         if name not in {*REPOSITORIES, BUCKET}:
             return self._send(404, X_Error_Code="RepoNotFound", X_Error_Message="Repository not found")
@@ -161,15 +139,15 @@ class _OfHub(_Handler):
             return self._send(200, json.dumps({"sha": commit}).encode())
         parts = [unquote(part) for part in rest.strip("/").split("/")]
         commit = self.hub.main if name == BUCKET else self.hub.commit_of(parts.pop(0)) or ""
-        return self._tree(name, commit, "/".join(parts), int(query.get("cursor", ["0"])[0]))
+        return self._tree(request, name, commit, "/".join(parts), int(query.get("cursor", ["0"])[0]))
 
-    def _tree(self, name: str, commit: str, folder: str, start: int) -> None:
+    def _tree(self, request: Request, name: str, commit: str, folder: str, start: int) -> Reply:
         root = self.hub.folder / commit
         if not (root / folder).is_dir() and name != BUCKET:
             return self._send(404, X_Error_Code="EntryNotFound")
         found = [self._entry(name, root, path) for path in sorted((root / folder).rglob("*"), reverse=True)]
         page, stop = found[start : start + self.hub.page], start + self.hub.page
-        more = f'<{self.hub.urls[0]}{urlsplit(self.path).path}?recursive=true&cursor={stop}>; rel="next"'
+        more = f'<{self.hub.urls[0]}{urlsplit(request.path).path}?recursive=true&cursor={stop}>; rel="next"'
         return self._send(200, json.dumps(page).encode(), **({"Link": more} if stop < len(found) else {}))
 
     def _entry(self, name: str, root: Path, path: Path) -> dict[str, object]:
@@ -182,14 +160,14 @@ class _OfHub(_Handler):
         return entry | ({"oid": _digest(path)} if entry["size"] <= SMALL else {"lfs": {"oid": _digest(path)}})
 
 
-class _OfBytes(_Handler):
-    def do_GET(self) -> None:
-        self.hub.sent.append((self.command, self.path, dict(self.headers)))
-        url = urlsplit(self.path)
+class _OfBytes(_Answering):
+    def reply(self, request: Request) -> Reply:
+        self.hub.sent.append(request)
+        url = urlsplit(request.path)
         query = parse_qs(url.query)
         if int(query["Expires"][0]) < time.time() or query["Signature"][0] in self.hub.revoked:
             return self._send(403)
-        return self._file(self.hub.folder / unquote(unquote(url.path)).lstrip("/"))
+        return self._file(request, self.hub.folder / unquote(unquote(url.path)).lstrip("/"))
 
 
 def _digest(path: Path) -> str:
