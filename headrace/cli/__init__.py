@@ -141,7 +141,12 @@ def _tars(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     index = _command(commands, "index", "write sizes.json and .idx for any WebDataset tars")
     index.add_argument("path", metavar="GLOB", help="folder, shell glob or brace pattern; quote it")
     _json(index)
-    _jobs(index)
+    index.add_argument(
+        "--jobs",
+        type=_count(1),
+        metavar="N",
+        help=f"tars read at a time (default: {num_cores()}; of tars in a store with --into or --columns, 64)",
+    )
     _key_at(index)
     index.add_argument(
         "--audio-fields",

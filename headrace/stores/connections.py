@@ -47,7 +47,7 @@ def answered(
 
     def ask(connection: HTTPConnection) -> HTTPResponse:
         connection.timeout = timeout_seconds
-        if connection.sock is not None:
+        if connection.sock is not None and connection.sock.gettimeout() != timeout_seconds:
             connection.sock.settimeout(timeout_seconds)
         try:
             connection.request(method, target, headers=sent)
@@ -97,7 +97,7 @@ class _Idle:
         """Keep a connection whose answer was read."""
         with self._lock:
             self._kept.append((time.monotonic(), place, connection))
-            self._drop()
+            self._drop(_MOST_IDLE)
 
     def close(self) -> None:
         """Close all connections."""
@@ -107,7 +107,7 @@ class _Idle:
     def _taken(self, place: _Place) -> HTTPConnection | None:
         """The connection to this place that was used last."""
         with self._lock:
-            self._drop()
+            self._drop(_MOST_IDLE)
             for number in range(len(self._kept) - 1, -1, -1):
                 _, there, connection = self._kept[number]
                 if there == place:
@@ -115,7 +115,7 @@ class _Idle:
                     return connection
         return None
 
-    def _drop(self, most: int = _MOST_IDLE) -> None:
+    def _drop(self, most: int) -> None:
         oldest = time.monotonic() - _IDLE_SECONDS
         while self._kept and (len(self._kept) > most or self._kept[0][0] < oldest):
             self._kept.popleft()[2].close()

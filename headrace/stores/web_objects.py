@@ -112,9 +112,7 @@ def opened(url: str, timeout_seconds: float, span: str = "", token: str | None =
 
 
 @contextmanager
-def _followed(
-    url: str, timeout_seconds: float, headers: dict[str, str], token: str | None
-) -> Iterator[HTTPResponse]:
+def _followed(url: str, timeout_seconds: float, headers: dict[str, str], token: str | None) -> Iterator[HTTPResponse]:
     """The answer to a GET request, or to the last one of its redirects."""
     own = {} if token is None else {"Authorization": f"Bearer {token}"}
     with ExitStack() as stack:

@@ -21,6 +21,7 @@ from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars, has_name, indexed_folder
+from headrace.machine import num_cores
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.storage import Storage, open_storage
@@ -30,7 +31,7 @@ from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
 def index_tars(  # noqa: PLR0913 - the options of the command
     pattern: str,
     *,
-    num_threads: int,
+    num_threads: int | None = None,
     key_at: KeyAt = KeyAt.FIRST_DOT,
     audio_fields: Sequence[str] = (),
     columns: bool = False,
@@ -48,7 +49,8 @@ def index_tars(  # noqa: PLR0913 - the options of the command
 
     Args:
         pattern: a folder, a shell glob or a brace pattern.
-        num_threads: number of tars read at a time.
+        num_threads: number of tars read at a time; by default one for each core, or 64 where only the headers of tars
+            in a store are read, which is waiting.
         key_at: where keys end.
         audio_fields: names of the audio fields of samples with several audio files; empty for those that the existing
             indexes or the samples' JSON name, or else the one field `audio`.
@@ -80,7 +82,7 @@ def index_tars(  # noqa: PLR0913 - the options of the command
     if columns or into is not None or indexed_folder(target) is not None:
         results = index_with_columns(TarSet(found, target, naming, columns), num_threads, progress)
     else:
-        results = list(_indexed(found, num_threads, naming, progress))
+        results = list(_indexed(found, num_threads or num_cores(), naming, progress))
     if not any(result.num_samples or result.fault for result in results):
         raise no_samples(f"{found.storage.uri}/{results[0].name}", len(results))
     if not any(result.fault for result in results):

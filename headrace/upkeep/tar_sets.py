@@ -39,6 +39,7 @@ from headrace.format.snapshots.snapshots import Snapshot, read_snapshot, snapsho
 from headrace.format.snapshots.tar_lists import TARS, TarList, commit_tars, read_tar_list, tar_version
 from headrace.format.tars.member_names import Naming
 from headrace.locate.tars import PlainTars
+from headrace.machine import num_cores
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.storage import Bucket, LocalStorage, Storage
@@ -50,6 +51,7 @@ COLUMNS = f"columns/{METADATA}"
 _PIECE_BYTES = 2048  # a header, a short JSON, and the header and first bytes of the next member
 _HEADERS_BYTES = 1600  # likewise, where the JSON is short enough to be skipped
 _TARS_OF_PARTITION = 256
+_REMOTE_AT_ONCE = 64  # each mostly waits for an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +148,13 @@ class _Known:
         return cls(tars, _entries(folder, snapshot, paths), of_columns, columns.specs)
 
 
-def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[IndexedTar], None]) -> list[IndexedTar]:
+def index_with_columns(
+    wanted: TarSet, num_threads: int | None, progress: Callable[[IndexedTar], None]
+) -> list[IndexedTar]:
     """Index tars with their columns; a tar whose version is known is not read again.
 
     Tars that were indexed by earlier calls stay in the snapshot while they exist. If any tar is not valid, no snapshot
-    is written. The results are those of the tars that were named, in their order.
+    is written. The results are those of the tars that were named, in their order. `num_threads` is as in `index_tars`.
 
     Raises:
         ConfigError: see `_Known.of`.
@@ -166,6 +170,7 @@ def index_with_columns(wanted: TarSet, num_threads: int, progress: Callable[[Ind
             return _one(wanted, (name, splits[name]), known.entries.get(name), Path(spool) / str(number))
 
         results, found = [], {}
+        num_threads = num_threads or (_REMOTE_AT_ONCE if isinstance(wanted.tars.storage, Bucket) else num_cores())
         with TaskThreads(num_threads, "index") as pool:
             for result, new in map_in_order(pool, read, list(enumerate(wanted.tars.names)), window=2 * num_threads):
                 progress(result)

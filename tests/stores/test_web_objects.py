@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import urllib.error
-from email.message import Message
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores import web_objects
 from headrace.stores.web_objects import NoRangesError, is_odd, read_range, read_whole, size_and_tag
+from tests.support.web_server import Reply, web_servers
 
 URL = "http://host/a.tar"
 BLOB = bytes(range(100))
@@ -22,13 +21,11 @@ def answer(monkeypatch):
 
     def set_answer(status, blob=BLOB, **headers):
         @contextlib.contextmanager
-        def opened(request, timeout):
-            if status >= 400:
-                raise urllib.error.HTTPError(URL, status, "Reason", Message(), io.BytesIO())
+        def answered(url, timeout_seconds, headers_sent):
             named = {name.replace("_", "-"): value for name, value in headers.items()}
-            yield SimpleNamespace(status=status, headers=named, read=io.BytesIO(blob).read)
+            yield SimpleNamespace(status=status, reason="Reason", headers=named, read=io.BytesIO(blob).read)
 
-        monkeypatch.setattr(web_objects.urllib.request, "urlopen", opened)
+        monkeypatch.setattr(web_objects, "answered", answered)
 
     return set_answer
 
@@ -65,7 +62,13 @@ def test_the_size_comes_from_the_range_the_length_or_the_bytes_themselves(answer
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(404, NotFoundError), (410, NotFoundError), (403, StorageError), (503, StoreUnavailableError)],
+    [
+        (304, StorageError),
+        (403, StorageError),
+        (404, NotFoundError),
+        (410, NotFoundError),
+        (503, StoreUnavailableError),
+    ],
 )
 def test_refusals_are_errors_by_their_status(answer, status, error):
     answer(status)
@@ -78,12 +81,34 @@ def test_refusals_are_errors_by_their_status(answer, status, error):
     ("error", "said"), [(ConnectionResetError("reset by peer"), "reset by peer"), (TimeoutError(), "TimeoutError")]
 )
 def test_a_connection_that_fails_may_pass_and_says_why(monkeypatch, error, said):
-    def fail(request, timeout):
+    def fail(url, timeout_seconds, headers):
         raise error
 
-    monkeypatch.setattr(web_objects.urllib.request, "urlopen", fail)
+    monkeypatch.setattr(web_objects, "answered", fail)
     with pytest.raises(StoreUnavailableError, match=f"{URL}: {said}"):
         read_whole(URL, 1.0)
+
+
+def test_redirects_are_followed_with_the_range_and_without_the_token():
+    asked = []
+
+    def at_first(request):
+        asked.append(request)
+        places = {"/a": "/b?c=1", "/b?c=1": f"{urls[1]}/d", "/round": "/round", "/file": "file:///etc/passwd"}
+        return Reply(307, {"Location": places[request.path]}, b"moved")
+
+    def elsewhere(request):
+        asked.append(request)
+        return Reply(206, {"Content-Range": "bytes 10-19/100"}, BLOB[10:20])
+
+    with web_servers(at_first, elsewhere) as urls:
+        assert read_range(f"{urls[0]}/a", 10, 20, 5.0, "hf_token") == BLOB[10:20]
+        assert [request.path for request in asked] == ["/a", "/b?c=1", "/d"]
+        assert [request.headers["Range"] for request in asked] == ["bytes=10-19"] * 3
+        assert [request.headers.get("Authorization") for request in asked] == ["Bearer hf_token", None, None]
+        for path, said in (("/round", "the server answers 307"), ("/file", "not a valid URL")):
+            with pytest.raises(StorageError, match=f"{path}: {said}"):
+                read_whole(f"{urls[0]}{path}", 5.0)
 
 
 def test_only_answers_of_web_servers_that_obstore_rejects_are_odd():

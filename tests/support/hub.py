@@ -63,7 +63,7 @@ class Hub:
 
     def resolved(self) -> list[str]:
         """The paths that the Hub was asked to resolve."""
-        return [path for _, path, _ in self.asked if "/resolve/" in path]
+        return [one.path for one in self.asked if "/resolve/" in one.path]
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def hub_server(folder: Path) -> Iterator[Hub]:
     """Serve the folders of commits as the Hub does, and their bytes on another port."""
     hub = Hub(folder)
     with web_servers(_OfHub(hub).reply, _OfBytes(hub).reply) as servers:
-        hub.urls += [server.url for server in servers]
+        hub.urls += servers
         yield hub
 
 

@@ -5,30 +5,52 @@ An answer may come after a latency, which holds no thread and costs no CPU time.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import NamedTuple
 
 
 class Request(NamedTuple):
-    """A request without a body; names of headers are in title case."""
+    """A request without a body, with its headers in title case, and the port of its connection."""
 
     method: str
     path: str
     headers: dict[str, str]
+    port: int = 0
 
 
 class Reply(NamedTuple):
-    """An answer, the seconds before it is sent, and whether the connection is closed without one, or after it."""
+    """An answer.
+
+    Attributes:
+        status: its status.
+        headers: headers besides Content-Length, or in place of it.
+        body: what follows, except after HEAD.
+        latency: seconds before it is sent.
+        is_last: whether the connection is closed after it.
+        is_broken: whether the connection is closed without it.
+        raw: bytes that are sent instead.
+    """
 
     status: int = 200
-    headers: dict[str, str] = {}
+    headers: Mapping[str, str] = MappingProxyType({})
     body: bytes = b""
     latency: float = 0.0
-    is_broken: bool = False
     is_last: bool = False
+    is_broken: bool = False
+    raw: bytes = b""
+
+    def encoded(self, method: str) -> bytes:
+        """The bytes of the answer to a request of this method."""
+        if self.is_broken or self.raw:
+            return self.raw
+        named = {"Content-Length": str(len(self.body)), **self.headers}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
+        head = f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n{lines}\r\n".encode("latin-1")
+        return head if method == "HEAD" else head + self.body
 
 
 class _Connection(asyncio.Protocol):
@@ -37,10 +59,10 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport, self._port = transport, transport.get_extra_info("peername")[1]
         self._opened.add(transport)
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - of the protocol
+    def connection_lost(self, exc: Exception | None) -> None:
         self._opened.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
@@ -50,14 +72,13 @@ class _Connection(asyncio.Protocol):
             line, *lines = head.decode("latin-1").split("\r\n")
             method, path, _ = line.split(" ")
             headers = {name.title(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
-            reply = self._answer(Request(method, path, headers))
-            is_last = reply.is_last or headers.get("Connection", "").lower() == "close"
-            sent = b"" if reply.is_broken else _encoded(reply, has_body=method != "HEAD")
-            delay = partial(self._send, sent, is_last=is_last or reply.is_broken)
+            reply = self._answer(Request(method, path, headers, self._port))
+            is_last = reply.is_last or reply.is_broken or headers.get("Connection", "").lower() == "close"
+            send = partial(self._send, reply.encoded(method), is_last=is_last)
             if reply.latency:
-                asyncio.get_running_loop().call_later(reply.latency, delay)
+                asyncio.get_running_loop().call_later(reply.latency, send)
             else:
-                delay()
+                send()
 
     def _send(self, data: bytes, *, is_last: bool) -> None:
         self._transport.write(data)
@@ -65,43 +86,28 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-def _encoded(reply: Reply, *, has_body: bool) -> bytes:
-    named = {"Content-Length": str(len(reply.body))} | reply.headers
-    lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
-    head = f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n{lines}\r\n"
-    return head.encode("latin-1") + (reply.body if has_body else b"")
-
-
-class Served(NamedTuple):
-    """The address of a server, and its open connections."""
-
-    url: str
-    opened: set[asyncio.Transport]
-
-
 @contextmanager
-def web_servers(*answers: Callable[[Request], Reply]) -> Iterator[list[Served]]:
+def web_servers(*answers: Callable[[Request], Reply]) -> Iterator[list[str]]:
     """Serve each function at an address of its own; all are called in one thread."""
     loop = asyncio.new_event_loop()
-    servers, served = [], []
-    for answer in answers:
-        opened: set[asyncio.Transport] = set()
-        made = loop.create_server(partial(_Connection, answer, opened), "127.0.0.1", 0, backlog=512)
-        servers.append(loop.run_until_complete(made))
-        served.append(Served(f"http://127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}", opened))
+    opened: set[asyncio.Transport] = set()
+    servers = [
+        loop.run_until_complete(loop.create_server(partial(_Connection, answer, opened), "127.0.0.1", 0, backlog=512))
+        for answer in answers
+    ]
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     try:
-        yield served
+        yield [f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" for server in servers]
     finally:
-        loop.call_soon_threadsafe(_end, loop, servers, served)
+        loop.call_soon_threadsafe(_end, loop, servers, opened)
         thread.join()
         loop.close()
 
 
-def _end(loop: asyncio.AbstractEventLoop, servers: list[asyncio.Server], served: list[Served]) -> None:
+def _end(loop: asyncio.AbstractEventLoop, servers: list[asyncio.Server], opened: set[asyncio.Transport]) -> None:
     for server in servers:
         server.close()
-    for transport in [one for server in served for one in server.opened]:
+    for transport in tuple(opened):
         transport.abort()
     loop.call_soon(loop.call_soon, loop.stop)  # after the connections are closed

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace import StreamingDataLoader, StreamingDataset
+from headrace import StreamingDataLoader, StreamingDataset, cli
+from headrace.machine import num_cores
+from headrace.ordered import TaskThreads
+from headrace.upkeep import tar_sets
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.upkeep.tar_views import make_view
 from tests.support.foreign_tars import members, write_tars
@@ -49,6 +52,23 @@ def test_headers_and_json_are_read_by_ranges_and_nothing_is_written(server, fold
     server.requests.clear()
     index_tars(f"{server.uri}/tars", num_threads=2, into=str(tmp_path / "plain"))
     assert num_bytes(read(server)) <= 0.021 * total  # one request for the end of a tar, 200 bytes more than two
+
+
+def test_many_tars_of_a_store_are_read_at_a_time_and_as_many_local_ones_as_there_are_cores(
+    server, folder, tmp_path, monkeypatch
+):
+    asked = []
+
+    class Threads(TaskThreads):
+        def __init__(self, num_threads, name):
+            asked.append(num_threads)
+            super().__init__(num_threads, name)
+
+    monkeypatch.setattr(tar_sets, "TaskThreads", Threads)
+    assert cli.main(["index", f"{server.uri}/tars", "--into", str(tmp_path / "remote")]) == 0
+    index_tars(str(folder), into=str(tmp_path / "local"))
+    index_tars(str(folder), into=str(tmp_path / "one"), num_threads=1)
+    assert asked == [64, num_cores(), 1]
 
 
 def test_tars_without_chosen_samples_are_never_asked_for(server, tmp_path):
