@@ -29,7 +29,7 @@ from headrace.stores.requests import Transfer
 T = TypeVar("T")
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|")
-_PIECE_BYTES = 4 << 20  # each piece is a connection of its own
+_PIECE_BYTES = 4 << 20  # each piece is a request of its own
 _AT_ONCE = 8
 _MOST_KEPT = 4096
 _KEPT_SECONDS, _MARGIN_SECONDS = 300.0, 30.0
