@@ -10,6 +10,7 @@ from headrace.errors import NoShardsError, StateError
 from headrace.locate import locate
 from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.shards.test_foreign import keys, write_tar
+from tests.support.foreign_tars import write_tars
 from tests.support.hub import COMMITS, TOKEN, hub_server
 from tests.support.streaming.corpus import clips, write_dataset
 
@@ -113,3 +114,20 @@ def test_an_index_is_used_where_the_repository_has_one(hub, tmp_path):
 def test_a_folder_without_tars_says_what_is_there(hub):
     with pytest.raises(NoShardsError, match="data"):
         StreamingDataset(remote=SONGS)
+
+
+def test_tars_of_the_hub_get_columns_in_a_local_folder_and_are_read_at_the_commit_that_was_indexed(hub, tmp_path):
+    for number, commit in enumerate(COMMITS):
+        write_tars(hub.folder / commit / "with_json", 3, 4, first=100 * number)
+    into = str(tmp_path / "into")
+    results = index_tars(f"{SONGS}/with_json", columns=True, into=into)
+    assert [(result.num_samples, result.fault) for result in results] == [(4, "")] * 3
+    hub.main = COMMITS[1]
+    hub.sent.clear()
+    chosen = StreamingDataset(
+        remote=into, local=str(tmp_path / "cache"), where="number >= 8 and snr < 5.5", columns=["metadata"]
+    )
+    assert [sample["metadata"]["number"] for sample in chosen] == [8, 9, 10]
+    assert {one.path.partition("?")[0] for one in hub.sent} == {f"/{COMMITS[0]}/with_json/train-002.tar"}
+    assert not any("Authorization" in one.headers for one in hub.sent)
+    assert all(one.headers["Authorization"] == f"Bearer {TOKEN}" for one in hub.asked)
