@@ -16,12 +16,16 @@ from headrace.audio.dr_flac import open_memory
 from headrace.audio.flac import MAGIC, STREAMINFO_STOP, FlacInfo, flac_info, read_frames
 from headrace.audio.flac_sound import MOST_FRAME_HEADER_BYTES, frame_form
 from headrace.audio.member_file import MemberFile
+from headrace.audio.seek_points import POINT_FRAMES, Coding, SeekPoints, growing
 
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
 _PROBE_BYTES = 16 << 10  # about a frame of CD audio
 _LAST_BLOCK = 0x80
 _MOST_BLOCKS = 128
 _BLOCK_HEADER_BYTES = 4
+_PIECE_BYTES = 1 << 20
+_CODED_BLOCKS = (6, 7)  # the number of samples is in one and two bytes of the header
+_MARGIN_BYTES = 1 << 10  # by which frames between two points may be larger than their neighbours
 
 
 class _Place(NamedTuple):
@@ -50,16 +54,86 @@ def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32]
     if begin is None or (first := search.before(start, begin)) is None:
         return False
     last, frames = search.behind(stop, first)
-    streaminfo = bytearray(head[:STREAMINFO_STOP])
+    return _decoded(head[:STREAMINFO_STOP], frames, out, (start, first.sample, last.sample))
+
+
+def decode_frames_at(
+    file: MemberFile, facts: tuple[int, int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
+) -> bool:
+    """Decode samples as `decode_frames`, whose bytes seek points give: in one read, unless frames differ in size.
+
+    Args:
+        file: a FLAC stream.
+        facts: its samples, rate in Hz and channels, which the frames have to agree with.
+        points: places of frames, a multiple of their samples apart.
+        out: is filled, as in `decode_frames`.
+        start: number of the first sample.
+    """
+    stop = start + out.shape[1]
+    begin, first = int(points.places[points.at(start)]), points.frame(points.at(start))
+    for blob in growing(file, begin, points.ends(stop + points.step // 4, _MARGIN_BYTES, file.num_bytes)):
+        header = bytes(blob[:MOST_FRAME_HEADER_BYTES])
+        if (head := _streaminfo(file, facts, header)) is None:
+            return False
+        last = _Place(file.num_bytes, facts[0])
+        block = _block_samples(header)
+        if (wanted := -(-stop // block) * block) < facts[0]:
+            near = max(1, int(points.places[points.at(wanted)]) - begin)
+            search = _Search(file, flac_info(head), block)
+            last = next(search.frames_of(blob, near, begin, (wanted, wanted + 1)), last)
+        if last.byte <= begin + len(blob):
+            return _decoded(head, memoryview(blob)[: last.byte - begin], out, (start, first, last.sample))
+    return False
+
+
+def flac_points(file: MemberFile, info: FlacInfo) -> SeekPoints | None:
+    """Places of frames, found from all bytes of a stream; None where block sizes vary, or not all frames are found."""
+    head = bytes(file.part(0, STREAMINFO_STOP))
+    block, begin = int.from_bytes(head[10:12], "big"), _audio_begin(file)
+    if begin is None or not block or head[8:10] != head[10:12]:
+        return None
+    step, search, places, expected = -(-POINT_FRAMES // block) * block, _Search(file, info, block), list[int](), 0
+    for start in range(begin, file.num_bytes, _PIECE_BYTES):
+        blob = file.part(start, start + _PIECE_BYTES + MOST_FRAME_HEADER_BYTES)
+        for place in search.frames_of(blob, 0, start, (0, info.num_frames)):
+            if place.sample == expected and place.byte < start + _PIECE_BYTES:
+                if not expected % step:
+                    places.append(place.byte)
+                expected += block
+    return SeekPoints(Coding.FLAC, 0, step, np.array(places, np.int64)) if places and expected + block >= info.num_frames else None
+
+
+def _decoded(
+    head: bytes, frames: memoryview, out: npt.NDArray[np.float32], samples: tuple[int, int, int]
+) -> bool:
+    """Decode frames into `out`; `samples` are the first one of `out`, and the first and the end of the frames."""
+    start, first, last = samples
+    streaminfo = bytearray(head)
     streaminfo[len(MAGIC)] |= _LAST_BLOCK
     stream = streaminfo + frames
-    samples = np.empty((info.num_channels, last.sample - first.sample), np.float32)
+    decoded = np.empty((len(out), last - first), np.float32)
     if (decoder := open_memory(stream)) is None:
         return False
     with decoder:
-        is_whole = read_frames(decoder, samples) == samples.shape[1]
-    out[:] = samples[:, start - first.sample : stop - first.sample]
+        is_whole = read_frames(decoder, decoded) == decoded.shape[1]
+    out[:] = decoded[:, start - first : start - first + out.shape[1]]
     return is_whole
+
+
+def _streaminfo(file: MemberFile, facts: tuple[int, int, int], header: bytes) -> bytes | None:
+    """STREAMINFO for a stream of frames of one size, from the header of one; read where the header lacks the bits.
+
+    None for bytes that are no such header, or whose rate or channels differ from the facts.
+    """
+    form = frame_form(header)
+    if form is None or header[1] & 1:
+        return None
+    if not all(form) or (info := FlacInfo(facts[0], *form))[:3] != facts:
+        head = bytes(file.part(0, STREAMINFO_STOP))
+        return head if flac_info(head)[:3] == facts else None
+    packed = info.sample_rate_hz << 44 | info.num_channels - 1 << 41 | info.bits_per_sample - 1 << 36 | info.num_frames
+    block_header = (STREAMINFO_STOP - len(MAGIC) - _BLOCK_HEADER_BYTES).to_bytes(_BLOCK_HEADER_BYTES, "big")
+    return MAGIC + block_header + _block_samples(header).to_bytes(2, "big") * 2 + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
 
 
 def part_info(file: MemberFile) -> FlacInfo | None:
@@ -81,6 +155,15 @@ def _audio_begin(file: MemberFile) -> int | None:
         if header[0] & _LAST_BLOCK:
             return at
     return None
+
+
+def _block_samples(header: bytes) -> int:
+    """Samples of a frame, from its header (RFC 9639, section 9.1.1)."""
+    code = header[2] >> 4
+    if code in _CODED_BLOCKS:
+        at = 4 + max(1, 8 - (~header[4] & 0xFF).bit_length())
+        return int.from_bytes(header[at : at + code - 5], "big") + 1
+    return 192 if code == 1 else 576 << code - 2 if code < 6 else 256 << code - 8
 
 
 class _Search:
@@ -130,7 +213,7 @@ class _Search:
         at = max(1, about - about // 4)
         while True:
             is_last = first.byte + len(found) >= end.byte
-            places = () if sample >= end.sample else self._frames_of(found, at, first.byte, (sample, end.sample))
+            places = () if sample >= end.sample else self.frames_of(found, at, first.byte, (sample, end.sample))
             for place in places:
                 return place, memoryview(found)[: place.byte - first.byte]
             if is_last:
@@ -140,9 +223,9 @@ class _Search:
 
     def _frames(self, start: int, stop: int, low: int, high: int) -> Iterator[_Place]:
         """The frames whose header is in [start, stop), with samples in [low, high)."""
-        return self._frames_of(self._file.part(start, stop), 0, start, (low, high))
+        return self.frames_of(self._file.part(start, stop), 0, start, (low, high))
 
-    def _frames_of(
+    def frames_of(
         self, blob: bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
     ) -> Iterator[_Place]:
         """The frames whose header is in `blob` from `at` on, which begins at byte `begin`, with samples in a range."""

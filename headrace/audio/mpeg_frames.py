@@ -7,8 +7,9 @@ frames without a gap are read here; the count of frames in their Info header has
 
 import io
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +17,20 @@ import numpy.typing as npt
 from headrace.audio.member_file import MemberFile
 from headrace.audio.mpeg import FrameKind, FrameScanner, InfoHeader, kind_of
 from headrace.audio.parts import FilePart, open_parts
+from headrace.audio.seek_points import Coding, SeekPoints, growing
 from headrace.audio.tags import id3_bytes
 
 _RESERVOIR_BYTES = 511
 _OVERLAPPING = 2  # frames whose sound is in that of the next one: windows and the filter bank
 _TURN = 16  # frames after which the decoder's filter bank, of 16 slots, adds up in the same order
 _HEAD_BYTES = 6  # header and CRC, which most frames do not have
+_MOST_HEAD_BYTES = _HEAD_BYTES + 32  # with the side information
 _DECODER_DELAY = 529
 _LAME_AT = 21  # 12 bits of delay, 12 bits of padding
 _PIECE_BYTES = 1 << 20
 _MARKS = (b"Xing", b"Info", b"VBRI")
 _MOST_FRAME_BYTES = 1445
+_MARGIN_BYTES = 2 * _MOST_FRAME_BYTES
 
 
 def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.float32], start: int) -> bool:
@@ -41,33 +45,103 @@ def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.fl
     Returns:
         False if the file has to be decoded whole; then `out` may hold anything.
     """
-    begin = 0
-    while size := id3_bytes(bytes(file.part(begin, begin + 10))):
-        begin += size
-    scanner = FrameScanner(cast("BinaryIO", file), file.num_bytes)
-    kind = scanner.kind_at(begin)
-    if kind is None or kind.layer != 3 or (kind.sample_rate_hz, kind.num_channels) != (facts[1], len(out)):
+    if (stream := _Stream.of(file, facts[0])) is None or stream.kind.num_channels != len(out):
         return False
-    info = scanner.info(begin, kind)
-    if (skipped := _skipped(info, kind, facts[0])) is None:
-        return False
-    begin += 0 if info is None else kind.num_bytes
-    per_frame, first_sample = kind.samples_per_frame, start + skipped
-    walk = _Walk(file, begin, has_info=info is not None)
+    return stream.kind.sample_rate_hz == facts[1] and _decode(file, stream, out, start)
+
+
+def decode_mpeg_at(
+    file: MemberFile, form: tuple[int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
+) -> bool:
+    """Decode samples as `decode_mpeg`, whose bytes seek points give: in one read, unless frames differ much in size."""
+    number = _point_before(points, start)
+    begin, first = int(points.places[number]), points.frame(number)
+    for blob in growing(file, begin, points.ends(start + out.shape[1], _MARGIN_BYTES, file.num_bytes)):
+        kind = kind_of(int.from_bytes(blob[1:4], "big")) if blob[0] == 0xFF else None  # noqa: PLR2004 - sync
+        if kind is None or kind.layer != 3 or (kind.sample_rate_hz, kind.num_channels) != form:
+            return False
+        part = MemberFile(partial(_cut, blob), len(blob), len(blob))
+        if _decode(part, _Stream(kind, 0, -first, has_info=True, is_whole=not number), out, start):
+            return True
+    return False
+
+
+def mpeg_points(file: MemberFile, num_samples: int) -> SeekPoints | None:
+    """Places of every 16th frame, found from all headers of a file; None for files that are decoded whole."""
+    if (stream := _Stream.of(file, num_samples)) is None:
+        return None
+    per_frame = stream.kind.samples_per_frame
+    walk = _Walk(file, stream.begin, has_info=stream.has_info)
+    if not walk.reaches(-(-(num_samples + stream.skipped) // per_frame)):
+        return None
+    return SeekPoints(Coding.MPEG, -stream.skipped, _TURN * per_frame, np.array(walk.starts[:-1:_TURN], np.int64))
+
+
+class _Stream(NamedTuple):
+    """The frames of a file.
+
+    Attributes:
+        kind: facts of the first frame.
+        begin: the byte at which it begins.
+        skipped: samples that a decoder leaves out at the beginning.
+        has_info: whether an Info header is before it.
+        is_whole: whether no frame is before it.
+    """
+
+    kind: FrameKind
+    begin: int
+    skipped: int
+    has_info: bool
+    is_whole: bool = True
+
+    @classmethod
+    def of(cls, file: MemberFile, num_samples: int) -> "_Stream | None":
+        """The frames of an MP3 file; None where its Info header does not fit its samples, or for other files."""
+        begin = 0
+        while size := id3_bytes(bytes(file.part(begin, begin + 10))):
+            begin += size
+        scanner = FrameScanner(cast("BinaryIO", file), file.num_bytes)
+        kind = scanner.kind_at(begin)
+        if kind is None or kind.layer != 3:  # noqa: PLR2004 - layer III
+            return None
+        info = scanner.info(begin, kind)
+        if (skipped := _skipped(info, kind, num_samples)) is None:
+            return None
+        return cls(kind, begin + (0 if info is None else kind.num_bytes), skipped, has_info=info is not None)
+
+
+def _decode(file: MemberFile, stream: _Stream, out: npt.NDArray[np.float32], start: int) -> bool:
+    per_frame, first_sample = stream.kind.samples_per_frame, start + stream.skipped
+    walk = _Walk(file, stream.begin, has_info=stream.has_info)
     last = -(-(first_sample + out.shape[1]) // per_frame)
     if not walk.reaches(last):
         return False
-    frames = _Frames(kind, walk.starts)
+    frames = _Frames(stream.kind, walk.starts)
     first = frames.before(first_sample // per_frame)
-    stream = bytearray(file.part(walk.starts[first], walk.starts[last]))
-    if first:
-        frames.silence(stream, first)
-    samples = _decoded(stream, last - first, per_frame)
+    blob = bytearray(file.part(walk.starts[first], walk.starts[last]))
+    if first or not stream.is_whole:
+        frames.silence(blob, first)
+    samples = _decoded(blob, last - first, per_frame)
     skip = first_sample - first * per_frame
     if len(samples) < skip + out.shape[1]:
         return False
     out[:] = samples[skip : skip + out.shape[1]].T
     return True
+
+
+def _cut(blob: bytes, start: int, stop: int) -> memoryview:
+    return memoryview(blob)[start:stop]
+
+
+def _point_before(points: SeekPoints, start: int) -> int:
+    """The last point behind which enough bytes are before a sample's frame, even if all frames had the largest heads."""
+    last = number = points.at(start - _OVERLAPPING * points.step // _TURN)
+    while number:
+        heads = _TURN * (last - number) * _MOST_HEAD_BYTES
+        if points.places[last] - points.places[number] - heads >= _RESERVOIR_BYTES:
+            break
+        number -= 1
+    return number
 
 
 def _skipped(info: InfoHeader | None, kind: FrameKind, num_frames: int) -> int | None:

@@ -1,0 +1,73 @@
+"""Places in a long audio file from which it can be decoded, so that a part of it is found without a search.
+
+They are found once, from all bytes of a file, and kept in a shard's index. `partial.decode_part` uses them.
+"""
+
+import math
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.audio.member_file import MemberFile
+
+POINT_FRAMES = 1 << 14
+"""Frames from one point to the next, about: 0.37 s of CD audio."""
+
+
+class Coding(IntEnum):
+    """In which coding a file with seek points is."""
+
+    FLAC = 1
+    MPEG = 2
+    OGG = 3
+
+
+class SeekPoints(NamedTuple):
+    """Places on a regular grid of frames.
+
+    Attributes:
+        coding: a `Coding`.
+        first: the frame of the first point; negative where a decoder leaves out frames at the beginning (MP3).
+        step: frames from one point to the next.
+        places: int64, rising; from byte `places[k]` on, a decoder gives all frames from `first + k * step` on.
+    """
+
+    coding: int
+    first: int
+    step: int
+    places: npt.NDArray[np.int64]
+
+    def at(self, frame: int) -> int:
+        """Number of the last point at or before a frame."""
+        return min(max(0, (frame - self.first) // self.step), len(self.places) - 1)
+
+    def frame(self, number: int) -> int:
+        """The frame of a point."""
+        return self.first + number * self.step
+
+    def ends(self, frame: int, margin: int, num_bytes: int) -> Iterator[int]:
+        """Bytes before which a frame ends: first by interpolation, then by the next points; at last the file's end.
+
+        Args:
+            frame: one past the last frame.
+            margin: bytes that are added.
+            num_bytes: size of the file.
+        """
+        steps = (frame - self.first) / self.step
+        number = min(math.floor(steps), len(self.places) - 1)
+        edges = [int(place) for place in self.places[number : number + 3]] + [num_bytes]
+        yield min(num_bytes, margin + edges[0] + math.ceil((edges[1] - edges[0]) * min(1, steps - number)))
+        yield min(num_bytes, margin + edges[2] if len(edges) > 3 else num_bytes)
+        yield num_bytes
+
+
+def growing(file: MemberFile, begin: int, ends: Iterator[int]) -> Iterator[bytes]:
+    """The bytes of a file from a place up to one end after the other, of which each is read once."""
+    blob = b""
+    for end in ends:
+        if end > begin + len(blob):
+            blob += file.part(begin + len(blob), end)
+            yield blob
