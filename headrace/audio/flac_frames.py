@@ -16,7 +16,7 @@ from headrace.audio.dr_flac import open_memory
 from headrace.audio.flac import MAGIC, STREAMINFO_STOP, FlacInfo, flac_info, read_frames
 from headrace.audio.flac_sound import MOST_FRAME_HEADER_BYTES, frame_form
 from headrace.audio.member_file import MemberFile
-from headrace.audio.seek_points import POINT_FRAMES, Coding, SeekPoints, growing
+from headrace.audio.seek_points import Coding, SeekPoints
 
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
 _PROBE_BYTES = 16 << 10  # about a frame of CD audio
@@ -24,8 +24,8 @@ _LAST_BLOCK = 0x80
 _MOST_BLOCKS = 128
 _BLOCK_HEADER_BYTES = 4
 _PIECE_BYTES = 1 << 20
+_POINT_FRAMES = 1 << 13  # at least, from one seek point to the next: 0.19 s of CD audio
 _CODED_BLOCKS = (6, 7)  # the number of samples is in one and two bytes of the header
-_MARGIN_BYTES = 1 << 10  # by which frames between two points may be larger than their neighbours
 
 
 class _Place(NamedTuple):
@@ -60,7 +60,7 @@ def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32]
 def decode_frames_at(
     file: MemberFile, facts: tuple[int, int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
 ) -> bool:
-    """Decode samples as `decode_frames`, whose bytes seek points give: in one read, unless frames differ in size.
+    """Decode samples as `decode_frames`, whose bytes seek points give, in one read.
 
     Args:
         file: a FLAC stream.
@@ -69,21 +69,20 @@ def decode_frames_at(
         out: is filled, as in `decode_frames`.
         start: number of the first sample.
     """
-    stop = start + out.shape[1]
-    begin, first = int(points.places[points.at(start)]), points.frame(points.at(start))
-    for blob in growing(file, begin, points.ends(stop + points.step // 4, _MARGIN_BYTES, file.num_bytes)):
-        header = bytes(blob[:MOST_FRAME_HEADER_BYTES])
-        if (head := _streaminfo(file, facts, header)) is None:
-            return False
-        last = _Place(file.num_bytes, facts[0])
-        block = _block_samples(header)
-        if (wanted := -(-stop // block) * block) < facts[0]:
-            near = max(1, int(points.places[points.at(wanted)]) - begin)
-            search = _Search(file, flac_info(head), block)
-            last = next(search.frames_of(blob, near, begin, (wanted, wanted + 1)), last)
-        if last.byte <= begin + len(blob):
-            return _decoded(head, memoryview(blob)[: last.byte - begin], out, (start, first, last.sample))
-    return False
+    stop, number = start + out.shape[1], points.at(start)
+    behind = -(-stop // points.step)
+    end = int(points.places[behind]) if behind < len(points.places) else file.num_bytes
+    begin, first = int(points.places[number]), points.frame(number)
+    blob = file.part(begin, end)
+    header = bytes(blob[:MOST_FRAME_HEADER_BYTES])
+    if (head := _streaminfo(file, facts, header)) is None or _number(header) * _block_samples(header) != first:
+        return False
+    block, last = _block_samples(header), _Place(end, min(facts[0], points.frame(behind)))
+    if (wanted := -(-stop // block) * block) < last.sample:
+        near = max(1, int(points.places[points.at(wanted)]) - begin)
+        search = _Search(file, flac_info(head), block)
+        last = next(search.frames_of(blob, near, begin, (wanted, wanted + 1)), last)
+    return _decoded(head, blob[: last.byte - begin], out, (start, first, last.sample))
 
 
 def flac_points(file: MemberFile, info: FlacInfo) -> SeekPoints | None:
@@ -92,20 +91,25 @@ def flac_points(file: MemberFile, info: FlacInfo) -> SeekPoints | None:
     block, begin = int.from_bytes(head[10:12], "big"), _audio_begin(file)
     if begin is None or not block or head[8:10] != head[10:12]:
         return None
-    step, search, places, expected = -(-POINT_FRAMES // block) * block, _Search(file, info, block), list[int](), 0
+    first = bytes(file.part(begin, begin + MOST_FRAME_HEADER_BYTES))
+    step, places, expected = -(-_POINT_FRAMES // block) * block, list[int](), 0
     for start in range(begin, file.num_bytes, _PIECE_BYTES):
-        blob = file.part(start, start + _PIECE_BYTES + MOST_FRAME_HEADER_BYTES)
-        for place in search.frames_of(blob, 0, start, (0, info.num_frames)):
-            if place.sample == expected and place.byte < start + _PIECE_BYTES:
+        blob = bytes(file.part(start, start + _PIECE_BYTES + MOST_FRAME_HEADER_BYTES))
+        at = blob.find(first[:3])  # sync, and the codes of block size and rate, which all frames but the last share
+        while 0 <= at < _PIECE_BYTES:
+            header = blob[at : at + MOST_FRAME_HEADER_BYTES]
+            if len(header) == MOST_FRAME_HEADER_BYTES and _number(header) * block == expected:
                 if not expected % step:
-                    places.append(place.byte)
+                    if not _fits(frame_form(header), info):
+                        return None
+                    places.append(start + at)
                 expected += block
-    return SeekPoints(Coding.FLAC, 0, step, np.array(places, np.int64)) if places and expected + block >= info.num_frames else None
+            at = blob.find(first[:3], at + 1)
+    is_whole = expected + block >= info.num_frames
+    return SeekPoints(Coding.FLAC, 0, step, np.array(places, np.int64)) if places and is_whole else None
 
 
-def _decoded(
-    head: bytes, frames: memoryview, out: npt.NDArray[np.float32], samples: tuple[int, int, int]
-) -> bool:
+def _decoded(head: bytes, frames: memoryview, out: npt.NDArray[np.float32], samples: tuple[int, int, int]) -> bool:
     """Decode frames into `out`; `samples` are the first one of `out`, and the first and the end of the frames."""
     start, first, last = samples
     streaminfo = bytearray(head)
@@ -133,7 +137,14 @@ def _streaminfo(file: MemberFile, facts: tuple[int, int, int], header: bytes) ->
         return head if flac_info(head)[:3] == facts else None
     packed = info.sample_rate_hz << 44 | info.num_channels - 1 << 41 | info.bits_per_sample - 1 << 36 | info.num_frames
     block_header = (STREAMINFO_STOP - len(MAGIC) - _BLOCK_HEADER_BYTES).to_bytes(_BLOCK_HEADER_BYTES, "big")
-    return MAGIC + block_header + _block_samples(header).to_bytes(2, "big") * 2 + bytes(6) + packed.to_bytes(8, "big") + bytes(16)
+    return (
+        MAGIC
+        + block_header
+        + _block_samples(header).to_bytes(2, "big") * 2
+        + bytes(6)
+        + packed.to_bytes(8, "big")
+        + bytes(16)
+    )
 
 
 def part_info(file: MemberFile) -> FlacInfo | None:
@@ -155,6 +166,11 @@ def _audio_begin(file: MemberFile) -> int | None:
         if header[0] & _LAST_BLOCK:
             return at
     return None
+
+
+def _fits(form: tuple[int, int, int] | None, info: FlacInfo) -> bool:
+    """Whether a frame's header is one, with the rate, channels and bits of STREAMINFO."""
+    return form is not None and all(not had or had == wanted for had, wanted in zip(form, info[1:], strict=True))
 
 
 def _block_samples(header: bytes) -> int:
@@ -226,13 +242,12 @@ class _Search:
         return self.frames_of(self._file.part(start, stop), 0, start, (low, high))
 
     def frames_of(
-        self, blob: bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
+        self, blob: bytes | bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
     ) -> Iterator[_Place]:
         """The frames whose header is in `blob` from `at` on, which begins at byte `begin`, with samples in a range."""
         for match in _SYNC.finditer(blob, at):
             header = bytes(blob[match.start() : match.start() + MOST_FRAME_HEADER_BYTES])
-            form = frame_form(header)
-            if form is None or any(had and had != wanted for had, wanted in zip(form, self._info[1:], strict=True)):
+            if not _fits(frame_form(header), self._info):
                 continue
             number = _number(header) * (1 if header[1] & 1 else self._block_samples)
             if samples[0] <= number < samples[1]:

@@ -6,19 +6,19 @@ it is decoded from half a second before the part; its pages become a file that b
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audio.forms import AudioInfo
+from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.member_file import MemberFile
 from headrace.audio.ogg import CONTINUED, NO_GRANULE, OggPage, changed_page, ogg_links, pages_of
 from headrace.audio.ogg_heads import OPUS_HEAD, parts_of
 from headrace.audio.opening import whole_sound
 from headrace.audio.reader import FrameReader
-from headrace.audio.seek_points import POINT_FRAMES, Coding, SeekPoints, growing
+from headrace.audio.seek_points import Coding, SeekPoints, growing
 from headrace.audio.sound import info_of, open_plain
 from headrace.errors import AudioError
 
@@ -29,6 +29,7 @@ _MOST_PAGE_BYTES = 65_307
 _PRE_ROLL = {"VORBIS": 1 << 14, "OPUS": 12_000}
 """Frames that are decoded before the part, by coding; libsndfile's seek in Opus begins earlier still."""
 _OPUS_SAMPLES_BEFORE = 24_000  # at 48 kHz: after 12,000, one crop in 200 still differs by more than 2⁻²⁰
+_POINT_FRAMES = 1 << 14
 _OPUS_RATE_HZ = 48_000
 _GRANULE_AT, _SEQUENCE_AT = 6, 18  # in a page
 _SKIP_AT = 10  # in the packet OpusHead: samples to leave out at the beginning
@@ -72,7 +73,7 @@ def decode_ogg_at(
     """Decode frames as `decode_ogg`, from the pages at seek points, without a search."""
     head, begin = bytes(file.part(0, int(points.places[0]))), int(points.places[points.at(start)])
     coding, stop = _Coding.of(head, facts[1]), start + out.shape[1]
-    for blob in growing(file, begin, points.ends(stop + coding.pre_roll + points.step, 0, file.num_bytes)):
+    for blob in growing(file, begin, _ends(points, stop + coding.pre_roll, file.num_bytes)):
         is_end = begin + len(blob) == file.num_bytes
         pages = pages_of(blob, is_end=is_end)
         if not pages or not (is_end or coding.frame(_granule(pages)) >= stop):
@@ -112,9 +113,10 @@ def ogg_points(file: MemberFile, rate_hz: int) -> SeekPoints | None:
             begins.append(page.start)
             before.append(coding.frame(granule))
         granule = max(granule, page.granule)
-    wanted = np.arange(0, coding.frame(granule), POINT_FRAMES) - coding.pre_roll
+    wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - coding.pre_roll
     numbers = np.maximum(0, np.searchsorted(before, wanted, "right") - 1)
-    return SeekPoints(Coding.OGG, 0, POINT_FRAMES, np.array(begins, np.int64)[numbers]) if begins and len(wanted) else None
+    places = np.array(begins, np.int64)[numbers] if begins else numbers
+    return SeekPoints(Coding.OGG, 0, _POINT_FRAMES, places) if begins and len(places) else None
 
 
 class _Coding(NamedTuple):
@@ -139,6 +141,8 @@ class _Coding(NamedTuple):
         if at < 0:
             return cls(0, 1, _PRE_ROLL["VORBIS"], is_opus=False)
         skip = int.from_bytes(head[at + _SKIP_AT : at + _SKIP_AT + 2], "little")
+        if _OPUS_RATE_HZ % rate_hz:
+            raise AudioError(AudioReject.UNDECODABLE, f"Opus at {rate_hz} Hz; index the shard again")
         scale = _OPUS_RATE_HZ // rate_hz
         return cls(skip, scale, _OPUS_SAMPLES_BEFORE // scale, is_opus=True)
 
@@ -146,9 +150,7 @@ class _Coding(NamedTuple):
         """Frames of the file before a position of its pages."""
         return (granule - self.skip) // self.scale
 
-    def stream(
-        self, head: bytes, blob: bytes, pages: Sequence[OggPage], *, is_start: bool
-    ) -> tuple[bytes, int | None]:
+    def stream(self, head: bytes, blob: bytes, pages: Sequence[OggPage], *, is_start: bool) -> tuple[bytes, int | None]:
         """A file of some pages, and its first frame; None where the end of the last page tells."""
         last = pages[-1].stop
         if is_start:
@@ -158,8 +160,17 @@ class _Coding(NamedTuple):
         first = pages[0].granule - opus_samples(blob[pages[0].start : pages[0].stop])
         shifted = [_shifted(blob[page.start : page.stop], page, first) for page in pages]
         at = head.index(OPUS_HEAD) + _SKIP_AT
-        page_bytes = pages_of(head, is_end=True)[0].stop
+        page_bytes = next((page.stop for page in pages_of(head, is_end=True)), 0)
         return changed_page(head[:page_bytes], at, bytes(2)) + head[page_bytes:] + b"".join(shifted), self.frame(first)
+
+
+def _ends(points: SeekPoints, frame: int, num_bytes: int) -> Iterator[int]:
+    """Ends of the page at the first point behind a frame, and of those that follow."""
+    at = int(points.places[points.at(frame + points.step - 1)])
+    while (number := int(np.searchsorted(points.places, at, "right"))) < len(points.places):
+        at = int(points.places[number])
+        yield at
+    yield num_bytes
 
 
 def _shifted(blob: bytes, page: OggPage, samples: int) -> bytes:
@@ -177,7 +188,7 @@ def opus_samples(page: bytes) -> int:
     for lacing in lacings:
         if begin:
             samples = _packet_samples(page[at : at + 2])
-        begin = lacing < 255  # noqa: PLR2004 - a packet goes on in the next segment
+        begin = lacing < 255
         total += samples if begin else 0
         at += lacing
     return total
@@ -188,11 +199,11 @@ def _packet_samples(packet: bytes) -> int:
     if not packet:
         return 0
     mode, code = packet[0] >> 3, packet[0] & 3
-    if mode < 12:  # noqa: PLR2004 - SILK: 10, 20, 40 and 60 ms
+    if mode < 12:
         frame = (480, 960, 1920, 2880)[mode & 3]
     else:  # hybrid: 10 and 20 ms; CELT: 2.5, 5, 10 and 20 ms
-        frame = (480, 960)[mode & 1] if mode < 16 else (120, 240, 480, 960)[mode & 3]  # noqa: PLR2004
-    return frame * ((1, 2, 2)[code] if code < 3 else packet[1] & 63 if len(packet) > 1 else 0)  # noqa: PLR2004
+        frame = (480, 960)[mode & 1] if mode < 16 else (120, 240, 480, 960)[mode & 3]
+    return frame * ((1, 2, 2)[code] if code < 3 else packet[1] & 63 if len(packet) > 1 else 0)
 
 
 def _granule(pages: Sequence[OggPage]) -> int:

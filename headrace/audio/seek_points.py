@@ -13,9 +13,6 @@ import numpy.typing as npt
 
 from headrace.audio.member_file import MemberFile
 
-POINT_FRAMES = 1 << 14
-"""Frames from one point to the next, about: 0.37 s of CD audio."""
-
 
 class Coding(IntEnum):
     """In which coding a file with seek points is."""
@@ -48,19 +45,20 @@ class SeekPoints(NamedTuple):
         """The frame of a point."""
         return self.first + number * self.step
 
-    def ends(self, frame: int, margin: int, num_bytes: int) -> Iterator[int]:
-        """Bytes before which a frame ends: first by interpolation, then by the next points; at last the file's end.
+    def ends(self, frame: int, num_bytes: int) -> Iterator[int]:
+        """Bytes before which a frame probably ends: first by interpolation, then more and more.
 
         Args:
             frame: one past the last frame.
-            margin: bytes that are added.
             num_bytes: size of the file.
         """
-        steps = (frame - self.first) / self.step
-        number = min(math.floor(steps), len(self.places) - 1)
-        edges = [int(place) for place in self.places[number : number + 3]] + [num_bytes]
-        yield min(num_bytes, margin + edges[0] + math.ceil((edges[1] - edges[0]) * min(1, steps - number)))
-        yield min(num_bytes, margin + edges[2] if len(edges) > 3 else num_bytes)
+        number, rest = divmod(frame - self.first, self.step)
+        edges = [*self.places[number : number + 2].tolist(), num_bytes, num_bytes]
+        yield edges[0] + math.ceil((edges[1] - edges[0]) * rest / self.step)
+        more = 1
+        while number + more < len(self.places):
+            yield int(self.places[number + more])
+            more *= 2
         yield num_bytes
 
 

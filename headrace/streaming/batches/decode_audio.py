@@ -13,6 +13,7 @@ from headrace.audio import (
     EncodedAudio,
     MemberFile,
     PartFacts,
+    SeekPoints,
     decode_flac_into,
     decode_part,
     known_flac,
@@ -69,7 +70,8 @@ def _filled_by_part(sample: StoredSample, field: StoredAudio, out: NDArray[np.fl
     shard, (start, stop) = sample.opened(), field.span
     file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, _BLOCK_BYTES)
     facts = PartFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
-    if not decode_part(file, facts, out[:, :count], first):
+    points = sample.seek_points(field)
+    if not decode_part(file, facts, out[:, :count], first, points and SeekPoints(*points)):
         return False
     out[:, count:] = 0
     return True
