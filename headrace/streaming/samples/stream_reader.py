@@ -157,7 +157,8 @@ class StreamReader:
             return False
         own = self.primary.shards.shards
         share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
-        return parts_cost_less(int(own.num_samples[shard]), index.num_bytes * share / len(index), index.num_bytes)
+        part_bytes, has_points = index.num_bytes * share / len(index), index.seeks is not None
+        return parts_cost_less(int(own.num_samples[shard]), part_bytes, index.num_bytes, has_points=has_points)
 
     def stored_samples(self, shard: int) -> int:
         """Samples that a shard of the stream's own holds, whether a view takes them or not."""
