@@ -120,7 +120,7 @@ def ogg_points(file: MemberFile, rate_hz: int) -> SeekPoints | None:
 
 
 class _Coding(NamedTuple):
-    """How the pages of a stream count frames.
+    """Rules by which the pages of a stream count frames.
 
     Attributes:
         skip: samples, as pages count them, that are left out at the beginning: of Opus.
@@ -151,7 +151,7 @@ class _Coding(NamedTuple):
         return (granule - self.skip) // self.scale
 
     def stream(self, head: bytes, blob: bytes, pages: Sequence[OggPage], *, is_start: bool) -> tuple[bytes, int | None]:
-        """A file of some pages, and its first frame; None where the end of the last page tells."""
+        """A file of some pages, and its first frame; None where the last page states its end."""
         last = pages[-1].stop
         if is_start:
             return head + blob[:last], 0

@@ -61,7 +61,7 @@ class SeekTable(NamedTuple):
         return {GRID: self.grid, PLACES: self.places}
 
     def flaw(self, sizes: np.ndarray[Any, np.dtype[np.int64]]) -> str | None:
-        """The first contradiction as a sentence; None if there is none.
+        """The first contradiction as a sentence; None for sound points.
 
         Args:
             sizes: int64 (n, num_audio_fields), bytes of each audio field; 0 if a sample lacks it.

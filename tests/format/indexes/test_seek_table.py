@@ -1,4 +1,4 @@
-"""The seek points of a shard's index come back as they were, and forged ones are refused."""
+"""The seek points of a shard's index come back as they were, and forged ones are errors."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("kind", FORGED)
-def test_forged_points_are_refused(kind):
+def test_forged_points_are_found(kind):
     assert table().flaw(SIZES) is None
     assert FORGED[kind].flaw(SIZES)
 
