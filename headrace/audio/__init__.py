@@ -21,8 +21,9 @@ from headrace.audio.forms import (
 )
 from headrace.audio.loudness import Levels, levels
 from headrace.audio.member_file import MemberFile
-from headrace.audio.partial import PartFacts, decode_part
+from headrace.audio.partial import PartFacts, decode_part, seek_points
 from headrace.audio.probe import probe, probe_version
+from headrace.audio.seek_points import SeekPoints
 from headrace.audio.segments import plan_segments
 from headrace.audio.spans import decode_spans, encode_spans
 from headrace.audio.tags import without_tag
@@ -40,6 +41,7 @@ __all__ = [
     "Levels",
     "MemberFile",
     "PartFacts",
+    "SeekPoints",
     "Segment",
     "Span",
     "Transform",
@@ -62,6 +64,7 @@ __all__ = [
     "probe_version",
     "prove",
     "proves",
+    "seek_points",
     "whole_flac_info",
     "with_serial",
     "without_tag",

@@ -16,12 +16,16 @@ from headrace.audio.dr_flac import open_memory
 from headrace.audio.flac import MAGIC, STREAMINFO_STOP, FlacInfo, flac_info, read_frames
 from headrace.audio.flac_sound import MOST_FRAME_HEADER_BYTES, frame_form
 from headrace.audio.member_file import MemberFile
+from headrace.audio.seek_points import Coding, SeekPoints
 
 _SYNC = re.compile(rb"\xff[\xf8\xf9]")
 _PROBE_BYTES = 16 << 10  # about a frame of CD audio
 _LAST_BLOCK = 0x80
 _MOST_BLOCKS = 128
 _BLOCK_HEADER_BYTES = 4
+_PIECE_BYTES = 1 << 20
+_POINT_FRAMES = 1 << 13  # at least, from one seek point to the next: 0.19 s of CD audio
+_CODED_BLOCKS = (6, 7)  # the number of samples is in one and two bytes of the header
 
 
 class _Place(NamedTuple):
@@ -50,16 +54,95 @@ def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32]
     if begin is None or (first := search.before(start, begin)) is None:
         return False
     last, frames = search.behind(stop, first)
-    streaminfo = bytearray(head[:STREAMINFO_STOP])
+    return _decoded(head[:STREAMINFO_STOP], frames, out, (start, first.sample, last.sample))
+
+
+def decode_frames_at(
+    file: MemberFile, facts: tuple[int, int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
+) -> bool:
+    """Decode samples as `decode_frames`, whose bytes seek points give, in one read.
+
+    Args:
+        file: a FLAC stream.
+        facts: its samples, rate in Hz and channels, which the frames have to agree with.
+        points: places of frames, a multiple of their samples apart.
+        out: is filled, as in `decode_frames`.
+        start: number of the first sample.
+    """
+    stop, number = start + out.shape[1], points.at(start)
+    behind = -(-stop // points.step)
+    end = int(points.places[behind]) if behind < len(points.places) else file.num_bytes
+    begin, first = int(points.places[number]), points.frame(number)
+    blob = file.part(begin, end)
+    header = bytes(blob[:MOST_FRAME_HEADER_BYTES])
+    if (head := _streaminfo(file, facts, header)) is None or _number(header) * _block_samples(header) != first:
+        return False
+    block, last = _block_samples(header), _Place(end, min(facts[0], points.frame(behind)))
+    if (wanted := -(-stop // block) * block) < last.sample:
+        near = max(1, int(points.places[points.at(wanted)]) - begin)
+        search = _Search(file, flac_info(head), block)
+        last = next(search.frames_of(blob, near, begin, (wanted, wanted + 1)), last)
+    return _decoded(head, blob[: last.byte - begin], out, (start, first, last.sample))
+
+
+def flac_points(file: MemberFile, info: FlacInfo) -> SeekPoints | None:
+    """Places of frames, found from all bytes of a stream; None where block sizes vary, or not all frames are found."""
+    head = bytes(file.part(0, STREAMINFO_STOP))
+    block, begin = int.from_bytes(head[10:12], "big"), _audio_begin(file)
+    if begin is None or not block or head[8:10] != head[10:12]:
+        return None
+    first = bytes(file.part(begin, begin + MOST_FRAME_HEADER_BYTES))
+    step, places, expected = -(-_POINT_FRAMES // block) * block, list[int](), 0
+    for start in range(begin, file.num_bytes, _PIECE_BYTES):
+        blob = bytes(file.part(start, start + _PIECE_BYTES + MOST_FRAME_HEADER_BYTES))
+        at = blob.find(first[:3])  # sync, and the codes of block size and rate, which all frames but the last share
+        while 0 <= at < _PIECE_BYTES:
+            header = blob[at : at + MOST_FRAME_HEADER_BYTES]
+            if len(header) == MOST_FRAME_HEADER_BYTES and _number(header) * block == expected:
+                if not expected % step:
+                    places.append(start + at)  # what reads from there compares the header's checksum
+                expected += block
+            at = blob.find(first[:3], at + 1)
+    is_whole = expected + block >= info.num_frames
+    return SeekPoints(Coding.FLAC, 0, step, np.array(places, np.int64)) if places and is_whole else None
+
+
+def _decoded(head: bytes, frames: memoryview, out: npt.NDArray[np.float32], samples: tuple[int, int, int]) -> bool:
+    """Decode frames into `out`; `samples` are the first one of `out`, and the first and the end of the frames."""
+    start, first, last = samples
+    streaminfo = bytearray(head)
     streaminfo[len(MAGIC)] |= _LAST_BLOCK
     stream = streaminfo + frames
-    samples = np.empty((info.num_channels, last.sample - first.sample), np.float32)
+    decoded = np.empty((len(out), last - first), np.float32)
     if (decoder := open_memory(stream)) is None:
         return False
     with decoder:
-        is_whole = read_frames(decoder, samples) == samples.shape[1]
-    out[:] = samples[:, start - first.sample : stop - first.sample]
+        is_whole = read_frames(decoder, decoded) == decoded.shape[1]
+    out[:] = decoded[:, start - first : start - first + out.shape[1]]
     return is_whole
+
+
+def _streaminfo(file: MemberFile, facts: tuple[int, int, int], header: bytes) -> bytes | None:
+    """STREAMINFO for a stream of frames of one size, from the header of one; read where the header lacks the bits.
+
+    None for bytes that are no such header, or whose rate or channels differ from the facts.
+    """
+    form = frame_form(header)
+    if form is None or header[1] & 1:
+        return None
+    if not all(form) or (info := FlacInfo(facts[0], *form))[:3] != facts:
+        head = bytes(file.part(0, STREAMINFO_STOP))
+        return head if flac_info(head)[:3] == facts else None
+    packed = info.sample_rate_hz << 44 | info.num_channels - 1 << 41 | info.bits_per_sample - 1 << 36 | info.num_frames
+    block_header = (STREAMINFO_STOP - len(MAGIC) - _BLOCK_HEADER_BYTES).to_bytes(_BLOCK_HEADER_BYTES, "big")
+    return (
+        MAGIC
+        + block_header
+        + _block_samples(header).to_bytes(2, "big") * 2
+        + bytes(6)
+        + packed.to_bytes(8, "big")
+        + bytes(16)
+    )
 
 
 def part_info(file: MemberFile) -> FlacInfo | None:
@@ -81,6 +164,20 @@ def _audio_begin(file: MemberFile) -> int | None:
         if header[0] & _LAST_BLOCK:
             return at
     return None
+
+
+def _fits(form: tuple[int, int, int] | None, info: FlacInfo) -> bool:
+    """Whether a frame's header is one, with the rate, channels and bits of STREAMINFO."""
+    return form is not None and all(not had or had == wanted for had, wanted in zip(form, info[1:], strict=True))
+
+
+def _block_samples(header: bytes) -> int:
+    """Samples of a frame, from its header (RFC 9639, section 9.1.1)."""
+    code = header[2] >> 4
+    if code in _CODED_BLOCKS:
+        at = 4 + max(1, 8 - (~header[4] & 0xFF).bit_length())
+        return int.from_bytes(header[at : at + code - 5], "big") + 1
+    return 192 if code == 1 else 576 << code - 2 if code < 6 else 256 << code - 8
 
 
 class _Search:
@@ -130,7 +227,7 @@ class _Search:
         at = max(1, about - about // 4)
         while True:
             is_last = first.byte + len(found) >= end.byte
-            places = () if sample >= end.sample else self._frames_of(found, at, first.byte, (sample, end.sample))
+            places = () if sample >= end.sample else self.frames_of(found, at, first.byte, (sample, end.sample))
             for place in places:
                 return place, memoryview(found)[: place.byte - first.byte]
             if is_last:
@@ -140,16 +237,15 @@ class _Search:
 
     def _frames(self, start: int, stop: int, low: int, high: int) -> Iterator[_Place]:
         """The frames whose header is in [start, stop), with samples in [low, high)."""
-        return self._frames_of(self._file.part(start, stop), 0, start, (low, high))
+        return self.frames_of(self._file.part(start, stop), 0, start, (low, high))
 
-    def _frames_of(
-        self, blob: bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
+    def frames_of(
+        self, blob: bytes | bytearray | memoryview, at: int, begin: int, samples: tuple[int, int]
     ) -> Iterator[_Place]:
         """The frames whose header is in `blob` from `at` on, which begins at byte `begin`, with samples in a range."""
         for match in _SYNC.finditer(blob, at):
             header = bytes(blob[match.start() : match.start() + MOST_FRAME_HEADER_BYTES])
-            form = frame_form(header)
-            if form is None or any(had and had != wanted for had, wanted in zip(form, self._info[1:], strict=True)):
+            if not _fits(frame_form(header), self._info):
                 continue
             number = _number(header) * (1 if header[1] & 1 else self._block_samples)
             if samples[0] <= number < samples[1]:

@@ -6,9 +6,10 @@ frames without a gap are read here; the count of frames in their Info header has
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,17 +17,20 @@ import numpy.typing as npt
 from headrace.audio.member_file import MemberFile
 from headrace.audio.mpeg import FrameKind, FrameScanner, InfoHeader, kind_of
 from headrace.audio.parts import FilePart, open_parts
+from headrace.audio.seek_points import Coding, SeekPoints, growing
 from headrace.audio.tags import id3_bytes
 
 _RESERVOIR_BYTES = 511
 _OVERLAPPING = 2  # frames whose sound is in that of the next one: windows and the filter bank
 _TURN = 16  # frames after which the decoder's filter bank, of 16 slots, adds up in the same order
 _HEAD_BYTES = 6  # header and CRC, which most frames do not have
+_MOST_HEAD_BYTES = _HEAD_BYTES + 32  # with the side information
 _DECODER_DELAY = 529
 _LAME_AT = 21  # 12 bits of delay, 12 bits of padding
 _PIECE_BYTES = 1 << 20
 _MARKS = (b"Xing", b"Info", b"VBRI")
 _MOST_FRAME_BYTES = 1445
+_SPARE_FRAMES = 2  # by which frames may be larger than those beside them
 
 
 def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.float32], start: int) -> bool:
@@ -41,33 +45,98 @@ def decode_mpeg(file: MemberFile, facts: tuple[int, int], out: npt.NDArray[np.fl
     Returns:
         False if the file has to be decoded whole; then `out` may hold anything.
     """
-    begin = 0
-    while size := id3_bytes(bytes(file.part(begin, begin + 10))):
-        begin += size
-    scanner = FrameScanner(cast("BinaryIO", file), file.num_bytes)
-    kind = scanner.kind_at(begin)
-    if kind is None or kind.layer != 3 or (kind.sample_rate_hz, kind.num_channels) != (facts[1], len(out)):
+    if (stream := _Stream.of(file, facts[0])) is None or stream.kind.num_channels != len(out):
         return False
-    info = scanner.info(begin, kind)
-    if (skipped := _skipped(info, kind, facts[0])) is None:
+    if stream.kind.sample_rate_hz != facts[1]:
         return False
-    begin += 0 if info is None else kind.num_bytes
-    per_frame, first_sample = kind.samples_per_frame, start + skipped
-    walk = _Walk(file, begin, has_info=info is not None)
-    last = -(-(first_sample + out.shape[1]) // per_frame)
-    if not walk.reaches(last):
-        return False
-    frames = _Frames(kind, walk.starts)
-    first = frames.before(first_sample // per_frame)
-    stream = bytearray(file.part(walk.starts[first], walk.starts[last]))
-    if first:
-        frames.silence(stream, first)
-    samples = _decoded(stream, last - first, per_frame)
-    skip = first_sample - first * per_frame
-    if len(samples) < skip + out.shape[1]:
-        return False
-    out[:] = samples[skip : skip + out.shape[1]].T
-    return True
+    frames = stream.frames(file, start, out.shape[1])
+    return frames is not None and frames.decode(out)
+
+
+def decode_mpeg_at(
+    file: MemberFile, form: tuple[int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
+) -> bool:
+    """Decode samples as `decode_mpeg`, whose bytes seek points give: in one read, unless frames differ much in size."""
+    stop = start + out.shape[1] + _SPARE_FRAMES * points.step // _TURN
+    for number in _points_before(points, start):
+        for blob in growing(file, int(points.places[number]), points.ends(stop, file.num_bytes)):
+            kind = kind_of(int.from_bytes(blob[1:4], "big")) if blob[0] == 0xFF else None
+            if kind is None or kind.layer != 3 or (kind.sample_rate_hz, kind.num_channels) != form:
+                return False
+            stream = _Stream(kind, 0, -points.frame(number), has_info=True, is_whole=not number)
+            frames = stream.frames(MemberFile(partial(_cut, blob), len(blob), len(blob)), start, out.shape[1])
+            if frames is not None:
+                break
+        else:
+            return False
+        if frames.are_enough:
+            return frames.decode(out)
+    return False
+
+
+def mpeg_points(file: MemberFile, num_samples: int) -> SeekPoints | None:
+    """Places of every 16th frame, found from all headers of a file; None for files that are decoded whole."""
+    if (stream := _Stream.of(file, num_samples)) is None:
+        return None
+    per_frame = stream.kind.samples_per_frame
+    walk = _Walk(file, stream.begin, has_info=stream.has_info)
+    if not walk.reaches(-(-(num_samples + stream.skipped) // per_frame)):
+        return None
+    return SeekPoints(Coding.MPEG, -stream.skipped, _TURN * per_frame, np.array(walk.starts[:-1:_TURN], np.int64))
+
+
+class _Stream(NamedTuple):
+    """The frames of a file.
+
+    Attributes:
+        kind: facts of the first frame.
+        begin: the byte at which it begins.
+        skipped: samples that a decoder leaves out at the beginning.
+        has_info: whether an Info header is before it.
+        is_whole: whether no frame is before it.
+    """
+
+    kind: FrameKind
+    begin: int
+    skipped: int
+    has_info: bool
+    is_whole: bool = True
+
+    @classmethod
+    def of(cls, file: MemberFile, num_samples: int) -> "_Stream | None":
+        """The frames of an MP3 file; None where its Info header does not fit its samples, or for other files."""
+        begin = 0
+        while size := id3_bytes(bytes(file.part(begin, begin + 10))):
+            begin += size
+        scanner = FrameScanner(cast("BinaryIO", file), file.num_bytes)
+        kind = scanner.kind_at(begin)
+        if kind is None or kind.layer != 3:
+            return None
+        info = scanner.info(begin, kind)
+        if (skipped := _skipped(info, kind, num_samples)) is None:
+            return None
+        return cls(kind, begin + (0 if info is None else kind.num_bytes), skipped, has_info=info is not None)
+
+    def frames(self, file: MemberFile, start: int, count: int) -> "_Frames | None":
+        """The frames of some samples; None if they are not one after the other in the file."""
+        walk, first = _Walk(file, self.begin, has_info=self.has_info), start + self.skipped
+        last = -(-(first + count) // self.kind.samples_per_frame)
+        return _Frames(file, self, walk.starts, first) if walk.reaches(last) else None
+
+
+def _cut(blob: bytes, start: int, stop: int) -> memoryview:
+    return memoryview(blob)[start:stop]
+
+
+def _points_before(points: SeekPoints, start: int) -> Iterator[int]:
+    """The last point from which on a sample's frame probably finds the bytes that it takes, and those before it."""
+    before = start - _OVERLAPPING * points.step // _TURN
+    number = points.at(before)
+    behind = int(points.places[min(number + 1, len(points.places) - 1)] - points.places[number])
+    share = (before - points.frame(number)) / points.step
+    if number and behind * share - _TURN * share * _MOST_HEAD_BYTES < 2 * _RESERVOIR_BYTES:
+        number -= 1
+    yield from range(number, -1, -1)
 
 
 def _skipped(info: InfoHeader | None, kind: FrameKind, num_frames: int) -> int | None:
@@ -92,24 +161,43 @@ def _decoded(stream: bytearray, count: int, per_frame: int) -> npt.NDArray[np.fl
 
 
 class _Frames:
-    """Frames by number, and what they take from those before them."""
+    """Frames of some samples, and those that they need, which are before them."""
 
-    def __init__(self, kind: FrameKind, starts: Sequence[int]) -> None:
-        """Take facts of the first frame, and the first byte of each, and of what is behind the last."""
-        side_bytes = (32, 17) if kind.num_channels == 2 else (17, 9)
-        self._side_bytes = side_bytes[0 if kind.is_mpeg_1 else 1]
-        self._begin_bits = 9 if kind.is_mpeg_1 else 8
-        self._starts = starts
+    def __init__(self, file: MemberFile, stream: _Stream, starts: Sequence[int], first_sample: int) -> None:
+        """Take the first byte of each frame of the stream up to the last one, and of what is behind it."""
+        side_bytes = (32, 17) if stream.kind.num_channels == 2 else (17, 9)
+        self._side_bytes = side_bytes[0 if stream.kind.is_mpeg_1 else 1]
+        self._begin_bits = 9 if stream.kind.is_mpeg_1 else 8
+        self._file, self._stream, self._starts, self._first_sample = file, stream, starts, first_sample
+        self._first, lacking = self._before(first_sample // stream.kind.samples_per_frame)
+        self.are_enough = stream.is_whole or not lacking
 
-    def before(self, number: int) -> int:
-        """The frame from which a decoder has all that a frame takes from others, and adds up in the same order."""
+    def decode(self, out: npt.NDArray[np.float32]) -> bool:
+        """Fill `out` (channels, samples). Returns False if there are fewer samples."""
+        first, last, per_frame = self._first, len(self._starts) - 1, self._stream.kind.samples_per_frame
+        blob = bytearray(self._file.part(self._starts[first], self._starts[last]))
+        if first or not self._stream.is_whole:
+            self._silence(blob, first)
+        samples = _decoded(blob, last - first, per_frame)
+        skip = self._first_sample - first * per_frame
+        if len(samples) < skip + out.shape[1]:
+            return False
+        out[:] = samples[skip : skip + out.shape[1]].T
+        return True
+
+    def _before(self, number: int) -> tuple[int, bool]:
+        """The frame from which a decoder has all that a frame takes from others, and adds up in the same order.
+
+        Also whether bytes are lacking, because they are before the first frame.
+        """
+        is_near = number < _OVERLAPPING
         number, left = max(0, number - _OVERLAPPING), _RESERVOIR_BYTES
         while number and left > 0:
             number -= 1
             left -= max(0, self._starts[number + 1] - self._starts[number] - _HEAD_BYTES - self._side_bytes)
-        return number // _TURN * _TURN
+        return number // _TURN * _TURN, left > 0 or is_near
 
-    def silence(self, stream: bytearray, first: int) -> None:
+    def _silence(self, stream: bytearray, first: int) -> None:
         """Make frames silent that take bytes from before the stream; libsndfile would complain, and lose their time.
 
         Args:

@@ -16,9 +16,9 @@ from headrace.errors import AudioError
 MAGIC = b"OggS"
 _HEADER_BYTES = 27
 _MOST_PAGE_BYTES = _HEADER_BYTES + 255 + 255 * 255
-_CONTINUED, _FIRST, _LAST = 1, 2, 4  # bits of a page's flags
+CONTINUED, _FIRST, _LAST = 1, 2, 4  # bits of a page's flags
 _SERIAL_AT, _CHECKSUM_AT = 14, 22
-_NO_GRANULE = -1  # no packet ends on the page
+NO_GRANULE = -1  # no packet ends on the page
 _CHUNK_BYTES = 1 << 18
 _BITS_REVERSED = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
 
@@ -43,7 +43,7 @@ def ogg_links(file: BinaryIO, num_bytes: int) -> list[tuple[int, int]]:
         if previous is None:
             start, granule = page.start, 0
         _check_order(previous, page)
-        if page.granule != _NO_GRANULE:
+        if page.granule != NO_GRANULE:
             if page.granule < granule:
                 raise _damaged(page.start, f"the stream's position goes back from {granule} to {page.granule}")
             granule = page.granule
@@ -109,7 +109,7 @@ def page_checksum(page: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class OggPage:
     """The checked facts of a page: byte range, flags, position, stream, number, and whether a packet continues."""
 
     start: int
@@ -121,7 +121,29 @@ class _Page:
     ends_within_packet: bool
 
 
-def _check_order(previous: _Page | None, page: _Page) -> None:
+def pages_of(data: bytes | bytearray, *, is_end: bool) -> list[OggPage]:
+    """The whole pages of one stream that begin at the beginning of some bytes.
+
+    Args:
+        data: bytes of an Ogg file, from a page on.
+        is_end: whether they go to the end of the file, behind whose last page may be other bytes.
+
+    Raises:
+        AudioError: as `ogg_links`, but not for a last page that is cut off, unless it is the end of the file.
+    """
+    pages: list[OggPage] = []
+    try:
+        for page in _pages(io.BytesIO(data), len(data)):
+            if pages:
+                _check_order(pages[-1], page)
+            pages.append(page)
+    except AudioError as error:
+        if is_end or error.reason is not AudioReject.TRUNCATED:
+            raise
+    return pages
+
+
+def _check_order(previous: OggPage | None, page: OggPage) -> None:
     """Raise `AudioError` if a page cannot follow `previous`, the stream's page before it (None at its start)."""
     if previous is None:
         if not page.flags & _FIRST:
@@ -134,11 +156,11 @@ def _check_order(previous: _Page | None, page: _Page) -> None:
         )
     elif page.sequence != (previous.sequence + 1) & 0xFFFFFFFF:
         raise _damaged(page.start, f"page {page.sequence} follows page {previous.sequence}")
-    elif bool(page.flags & _CONTINUED) != previous.ends_within_packet:
+    elif bool(page.flags & CONTINUED) != previous.ends_within_packet:
         raise _damaged(page.start, "a packet has no beginning or no end")
 
 
-def _pages(file: BinaryIO, num_bytes: int) -> Iterator[_Page]:
+def _pages(file: BinaryIO, num_bytes: int) -> Iterator[OggPage]:
     """All pages, up to the end of the file, or to bytes that are not a page and have no page after them.
 
     Raises:
@@ -159,7 +181,7 @@ def _pages(file: BinaryIO, num_bytes: int) -> Iterator[_Page]:
         at += size
 
 
-def _page(data: bytes, at: int, start: int) -> tuple[_Page, int]:
+def _page(data: bytes, at: int, start: int) -> tuple[OggPage, int]:
     """The page at `data[at]`, which is at offset `start` of the file, and its size."""
     header = data[at : at + _HEADER_BYTES]
     lacings = data[at + _HEADER_BYTES : at + _HEADER_BYTES + header[-1]] if len(header) == _HEADER_BYTES else b""
@@ -175,7 +197,7 @@ def _page(data: bytes, at: int, start: int) -> tuple[_Page, int]:
         raise _damaged(start, "a page's checksum is wrong")
     serial, sequence = int.from_bytes(page[14:18], "little"), int.from_bytes(page[18:22], "little")
     granule = int.from_bytes(page[6:14], "little", signed=True)
-    return _Page(start, start + size, page[5], granule, serial, sequence, lacings[-1:] == b"\xff"), size
+    return OggPage(start, start + size, page[5], granule, serial, sequence, lacings[-1:] == b"\xff"), size
 
 
 def _has_page(file: BinaryIO, data: bytes) -> bool:

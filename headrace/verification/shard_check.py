@@ -143,6 +143,8 @@ def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
         if theirs is not None and ours is not None and theirs.shape == ours.shape and not np.array_equal(theirs, ours):
             row = int(np.argwhere((theirs != ours).reshape(len(ours), -1).any(1))[0, 0])
             yield f".idx: {name} of {found.key(row)} is {theirs[row].tolist()}, the tar has {ours[row].tolist()}"
+    if stored.seeks is not None and not stored.seeks.equals(found.seeks):
+        yield ".idx: its seek points are not those of the tar; index the tar again, or build the shard again"
 
 
 def _chosen(num_samples: int, wanted: int, seed: str) -> Sequence[int]:

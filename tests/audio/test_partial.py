@@ -15,18 +15,18 @@ from tests.support.mpegs import mp3_of
 SECONDS = 3
 
 
-def music(rate, channels, seed):
+def music(rate, channels, seed, seconds=SECONDS):
     """Tones with noise and silence: frames of a codec differ in size."""
     random = np.random.default_rng(seed)
-    time = np.arange(SECONDS * rate + int(random.integers(0, 999)))[:, None] / rate
+    time = np.arange(seconds * rate + int(random.integers(0, 999)))[:, None] / rate
     tones = np.sin(2 * np.pi * time * random.uniform(100, 2000, channels) * (1 + 0.1 * np.sin(time)))
     loud = (np.sin(2 * np.pi * time * 0.7) > 0) * random.uniform(0.1, 0.5)
     return np.clip(tones * loud + loud * 0.1 * random.standard_normal(tones.shape), -0.99, 0.99)
 
 
 def encoded(container, subtype, rate, channels, seed, **more):
-    file = io.BytesIO()
-    sf.write(file, music(rate, channels, seed), rate, format=container, subtype=subtype, **more)
+    file, seconds = io.BytesIO(), more.pop("seconds", SECONDS)
+    sf.write(file, music(rate, channels, seed, seconds), rate, format=container, subtype=subtype, **more)
     return file.getvalue()
 
 

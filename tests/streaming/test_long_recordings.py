@@ -10,8 +10,11 @@ import soundfile as sf
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.audio.decode import decode
 from headrace.errors import SampleError
+from headrace.format.indexes import seeking
 from headrace.streaming.cache.opened import FileShard
 from headrace.streaming.samples import stored_sample, stream_reader
+from headrace.upkeep.tar_indexes import index_tars
+from tests.audio.test_partial import encoded
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.fault_server import fault_server
 from tests.support.tars import tar_of
@@ -125,6 +128,36 @@ def test_kept_audio_of_plain_tars_is_read_in_parts(tmp_path, in_parts, extension
             if key:
                 whole = decode(files[key])[0][:, first : first + audio.shape[1]]
                 assert np.abs(audio - whole).max() < (2**-20 if extension == "opus" else 1e-30)
+
+
+@pytest.fixture
+def indexed(in_parts, monkeypatch):
+    monkeypatch.setattr(seeking, "LONG_BYTES", 20_000)
+
+
+@pytest.mark.parametrize("kind", ["mp3", "flac", "ogg"])
+def test_with_seek_points_a_store_gives_about_the_bytes_of_the_crops(tmp_path, monkeypatch, indexed, kind):
+    container, subtype, most = {"mp3": ("MP3", "MPEG_LAYER_III", 1.5), "flac": ("FLAC", "PCM_16", 1.5)}.get(
+        kind, ("OGG", "VORBIS", 4)
+    )
+    long = encoded(container, subtype, 44_100, 1, 1, seconds=40)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.tar").write_bytes(tar_of({f"k{number}.{kind}": long for number in range(4)}))
+    whole = batches(str(tmp_path / "out"), tmp_path / "cache", crop_seconds=2, batch_size=2)
+    index_tars(str(tmp_path / "out"), num_threads=1)
+    monkeypatch.setattr("headrace.streaming.shards.view_shards._REQUEST_BYTES", 100)
+    assert_same(batches(str(tmp_path / "out"), tmp_path / "cache", crop_seconds=2, batch_size=2), whole)
+    with fault_server(tmp_path / "out") as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        made = StreamingDataset(
+            remote=server.uri, crop_seconds=2, shuffle=True, batch_size=2, output="numpy", local=str(tmp_path / "s")
+        )
+        assert_same(list(StreamingDataLoader(made)), whole)
+        tars = [request for request in server.requests if "a.tar" in request.path]
+        spans = [request.span.removeprefix("bytes=").split("-") for request in tars if request.span]
+        sent = sum(int(last) - int(first) + 1 for first, last in spans)
+    assert sent < 4 * most * len(long) / 20
 
 
 def test_damage_in_a_part_is_an_error_that_names_the_sample(tmp_path, in_parts):

@@ -14,6 +14,7 @@ import numpy as np
 
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
+from headrace.format.indexes.seek_table import SeekTable, StoredPoints
 from headrace.format.lazy import cached_property
 from headrace.format.tars.member_names import AUDIO_FIELDS, audio_field, members_of
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
@@ -22,6 +23,8 @@ from headrace.format.tensors.tensors import TensorPlace
 from headrace.format.typed_json import json_value
 
 FORMAT_VERSION = 1
+LONG_BYTES = 1 << 20
+"""Audio of more bytes has seek points, and is read in parts where samples are cut."""
 INDEX_SUFFIX = ".idx"
 COLUMNS_SUFFIX = ".columns"
 SHARD_SUFFIXES = (TAR_SUFFIX, COLUMNS_SUFFIX)
@@ -130,6 +133,7 @@ class ShardIndex:
             without named audio fields. `num_frames` is then the shortest, `num_channels` that of the first field.
         outputs: the outputs whose raw tensors the samples have, those with time first; `num_frames` counts the frames
             of the first. Empty without raw tensors.
+        seeks: seek points of long audio files; None without such files, or if they were not looked for.
         notes: further strings by name: rejections, encoder, the audio shard that latents belong to.
     """
 
@@ -150,6 +154,7 @@ class ShardIndex:
     outputs: tuple[Output, ...] = ()
     audio_fields: tuple[str, ...] = ()
     audio_facts: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    seeks: SeekTable | None = None
     notes: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -267,6 +272,20 @@ class ShardIndex:
         found = self.audio_of(i, field_name)
         return None if found is None else found.span
 
+    def seek_points(self, i: int, field_name: str = "") -> StoredPoints | None:
+        """Seek points of an audio field of sample `i`; None if there are none. See `audio_of`."""
+        if self.seeks is None:
+            return None
+        number = self.audio_fields.index(field_name) if field_name in self.audio_fields else 0
+        return self.seeks.points(i, number)
+
+    @cached_property
+    def audio_sizes(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Bytes of each audio field, int64 (n, num_audio_fields) or, without named ones, (n, 1); 0 if it is missing."""
+        names = self.audio_fields or ("",)
+        spans = [[self.audio_range(row, name) or (0, 0) for name in names] for row in range(len(self))]
+        return np.diff(np.array(spans, np.int64).reshape(len(self), len(names), 2))[..., 0]
+
     def _check_audio_field(self, name: str, known: Sequence[str]) -> None:
         if name and name not in known:
             raise ConfigError(
@@ -324,6 +343,8 @@ class ShardIndex:
         arrays = {name: getattr(self, name) for name in COLUMNS}
         if self.audio_facts is not None:
             arrays[AUDIO_COLUMN] = self.audio_facts
+        if self.seeks is not None:
+            arrays |= self.seeks.arrays()
         metadata = {
             "headrace_index": str(FORMAT_VERSION),
             "shard": self.shard,

@@ -12,6 +12,7 @@ from headrace.errors import FormatError, NotFoundError, StorageError
 from headrace.format import tables
 from headrace.format.indexes.index import AUDIO_COLUMN, COLUMNS, FORMAT_VERSION, NOTE_PREFIX, ShardIndex, index_name
 from headrace.format.indexes.index_flaws import check_index
+from headrace.format.indexes.seek_table import GRID, PLACES, SeekTable
 from headrace.format.tars.tar_names import TAR_SUFFIX, digest_ending, is_plain_tar, without_suffix
 from headrace.format.tensors.outputs import outputs_of
 from headrace.format.typed_json import json_value
@@ -52,6 +53,7 @@ def parse_index(blob: bytes, name: str) -> ShardIndex:
             outputs=outputs_of(json_value(metadata["outputs"]), name),
             audio_fields=tuple(metadata["audio_fields"].split("\n")) if "audio_fields" in metadata else (),
             audio_facts=arrays.get(AUDIO_COLUMN),
+            seeks=SeekTable(arrays[GRID], arrays[PLACES]) if GRID in arrays else None,
             notes=notes,
             **{column: arrays[column] for column in COLUMNS},
         )

@@ -31,6 +31,7 @@ def flaw_of(index: ShardIndex) -> str | None:
         _flaw_of_ranges,
         _flaw_of_checksums,
         _flaw_of_tensors,
+        _flaw_of_seeks,
     )
     return next((flaw for check in checks if (flaw := check(index)) is not None), None)
 
@@ -139,3 +140,7 @@ def _flaw_of_output(index: ShardIndex, number: int) -> str | None:
         f"the tensor {output.name} of sample {index.key(row)!r}, ({tensors[row, 2]}, {tensors[row, 3]}) of "
         f"{output.dtype}, cannot be bytes {starts[row]}..{stops[row]} of one of its fields (CRC-32 {crc32[row]})"
     )
+
+
+def _flaw_of_seeks(index: ShardIndex) -> str | None:
+    return None if index.seeks is None else index.seeks.flaw(index.audio_sizes)

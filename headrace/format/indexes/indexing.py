@@ -16,6 +16,7 @@ from headrace.errors import AudioError, FormatError
 from headrace.format.indexes.audio_fields import AudioFacts, common_facts, stated_audio_fields
 from headrace.format.indexes.index import ABSENT, REFUSED_NOTE, ShardIndex
 from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry, build_index, group_members
+from headrace.format.indexes.seeking import with_seek_points
 from headrace.format.rejects import latents_rejection
 from headrace.format.tars.member_names import (
     JSON_FIELD,
@@ -52,7 +53,8 @@ def index_tar(
         sha256: its digest, if the caller has it.
         naming: how the names of members are read; a note of the index says where keys end. Without named audio fields,
             those count that the JSON of a shard of Headrace lists.
-        has_checksums: whether to read every field for its CRC-32; otherwise only headers and latents are read.
+        has_checksums: whether to read every field for its CRC-32, and long audio for its seek points; otherwise only
+            headers and latents are read.
 
     Raises:
         FormatError: not a tar, cut off, or not a WebDataset (files of one sample are not neighbours, or look like
@@ -76,7 +78,8 @@ def index_tar(
     if refused:
         notes[REFUSED_NOTE] = json.dumps(refused)
     num_bytes = file.seek(0, io.SEEK_END)
-    return build_index(entries, shard=name, num_bytes=num_bytes, sha256=sha256, outputs=outputs, notes=notes)
+    index = build_index(entries, shard=name, num_bytes=num_bytes, sha256=sha256, outputs=outputs, notes=notes)
+    return with_seek_points(file, index) if has_checksums else index
 
 
 def key_rule_of(index: ShardIndex) -> str:

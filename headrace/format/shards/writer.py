@@ -14,6 +14,7 @@ from headrace.errors import BuildError, FormatError, NotFoundError
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry, build_index
 from headrace.format.indexes.index_files import read_index
+from headrace.format.indexes.seeking import with_seek_points
 from headrace.format.indexes.tar_faults import tar_faults
 from headrace.format.manifests.manifests import shard_name
 from headrace.format.shards.condemned import condemned_paths, is_condemned
@@ -123,6 +124,7 @@ class ShardWriter:
             outputs=outputs,
             notes=notes,
         )
+        index = with_seek_points(self._collected.opened(), index)
         if (there := published_index(self.storage, name)) is not None and _is_same(there, index):
             return there
         self._check(index)

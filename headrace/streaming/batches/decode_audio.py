@@ -13,6 +13,7 @@ from headrace.audio import (
     EncodedAudio,
     MemberFile,
     PartFacts,
+    SeekPoints,
     decode_flac_into,
     decode_part,
     known_flac,
@@ -31,7 +32,7 @@ from headrace.streaming.samples.stored_sample import StoredAudio, StoredSample
 from headrace.streaming.settings import SampleSettings
 
 _MOST_OF_PARTS = 2  # half of a file is decoded as a whole, and its bytes are compared with their checksum
-_BLOCK_BYTES = 16 << 10
+_BLOCK_BYTES, _LEAST_BYTES = 16 << 10, 1 << 10  # read at a time in a search, and where places are known
 
 Sounds = dict[str, NDArray[np.float32]]
 """Audio fields by name, (channels, frames)."""
@@ -67,9 +68,11 @@ def _filled_by_part(sample: StoredSample, field: StoredAudio, out: NDArray[np.fl
     if not sample.in_parts(field) or _MOST_OF_PARTS * count > field.num_frames:
         return False
     shard, (start, stop) = sample.opened(), field.span
-    file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, _BLOCK_BYTES)
+    points = sample.seek_points(field)
+    block_bytes = _BLOCK_BYTES if points is None else _LEAST_BYTES
+    file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, block_bytes)
     facts = PartFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
-    if not decode_part(file, facts, out[:, :count], first):
+    if not decode_part(file, facts, out[:, :count], first, points and SeekPoints(*points)):
         return False
     out[:, count:] = 0
     return True

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from headrace.checksums import crc32
 from headrace.errors import ConfigError, IntegrityError, SampleError
 from headrace.format.indexes.audio_fields import AUDIO
-from headrace.format.indexes.index import ABSENT
+from headrace.format.indexes.index import ABSENT, LONG_BYTES
+from headrace.format.indexes.seek_table import StoredPoints
 from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, audio_field, members_of
 from headrace.format.tensors.tensors import TensorPlace
 from headrace.streaming.cache.coalesce import Span
@@ -21,9 +22,6 @@ from headrace.streaming.rasters import Raster
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.shards.access import ShardAccess
 from headrace.streaming.shards.column_reader import ColumnRow
-
-LONG_BYTES = 1 << 20
-"""Audio of more bytes is read in parts where samples are cut."""
 
 
 class StoredAudio(NamedTuple):
@@ -201,6 +199,12 @@ class StoredSample:
     def in_parts(self, field: StoredAudio) -> bool:
         """Whether an audio field is read in parts."""
         return self.access.reads_cuts and field.is_long
+
+    def seek_points(self, field: StoredAudio) -> StoredPoints | None:
+        """Seek points of an audio field, which only indexes of whole tars have."""
+        index = self.access.index(self.shard)
+        row = index.find(self.key) if index.seeks is not None else None
+        return None if row is None else index.seek_points(row, field.name)
 
     def payload(self, field: StoredAudio, start: int, blob: memoryview) -> memoryview:
         """The bytes of an audio field: from `blob`, which begins at byte `start` of the shard, unless it is in parts.

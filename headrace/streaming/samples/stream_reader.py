@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.format.indexes.index import ABSENT, ShardIndex
+from headrace.format.indexes.index import ABSENT, LONG_BYTES, ShardIndex
 from headrace.format.tars.tar_names import is_packed_tar
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.output_fields import OutputField, hidden_field
@@ -20,7 +20,6 @@ from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
 from headrace.streaming.samples.shard_rows import joined_samples, opened_samples, with_outputs
 from headrace.streaming.samples.stored_sample import (
-    LONG_BYTES,
     BatchRow,
     RowWindow,
     StoredSample,
@@ -158,7 +157,8 @@ class StreamReader:
             return False
         own = self.primary.shards.shards
         share = kept_share(index, own.windows if isinstance(own, WindowShards) else self._config)
-        return parts_cost_less(int(own.num_samples[shard]), index.num_bytes * share / len(index), index.num_bytes)
+        part_bytes, has_points = index.num_bytes * share / len(index), index.seeks is not None
+        return parts_cost_less(int(own.num_samples[shard]), part_bytes, index.num_bytes, has_points=has_points)
 
     def stored_samples(self, shard: int) -> int:
         """Samples that a shard of the stream's own holds, whether a view takes them or not."""

@@ -35,7 +35,7 @@ from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, ViewId
 _FOLDER = "views"
 _ROWS_KEPT = 1 << 22  # over all shards; 32 MB
 _EPOCHS = 4  # a whole shard in the cache serves later epochs, and ranges are fetched again in each
-_REQUESTS_OF_A_PART = 4  # of FLAC; more of Ogg
+_REQUESTS_OF_A_PART, _REQUESTS_BY_SEEK_POINTS = 4, 2  # without seek points 4 of FLAC, and more of Ogg
 _REQUEST_BYTES = 256 << 10  # this many bytes cost about as much as another request, as in `access`
 
 
@@ -203,9 +203,10 @@ def reads_ranges(drawn: int, num_samples: int, num_bytes: int) -> bool:
     return num_samples > 0 and _EPOCHS * drawn * (num_bytes / num_samples + _REQUEST_BYTES) < num_bytes
 
 
-def parts_cost_less(drawn: int, part_bytes: float, num_bytes: int) -> bool:
+def parts_cost_less(drawn: int, part_bytes: float, num_bytes: int, *, has_points: bool) -> bool:
     """Whether fetching a part of each drawn sample, in four epochs, costs less than the whole shard once."""
-    return _EPOCHS * drawn * (part_bytes + _REQUESTS_OF_A_PART * _REQUEST_BYTES) < num_bytes
+    requests = _REQUESTS_BY_SEEK_POINTS if has_points else _REQUESTS_OF_A_PART
+    return _EPOCHS * drawn * (part_bytes + requests * _REQUEST_BYTES) < num_bytes
 
 
 def shards_of_view(
