@@ -238,6 +238,7 @@ class ShardCache:
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
             if self.limit_bytes is not None and path.exists():
                 held.enter_context(self._folder_lock())
+                self._room_for_indexes = 0
                 if self.usage_bytes() + stored_bytes(ranges) > self.limit_bytes:
                     return
             keep_ranges(path, num_bytes, ranges)
