@@ -348,7 +348,7 @@ def test_ranges_are_kept_from_when_a_shard_is_expected_until_it_is_here(tmp_path
     cache.expect("a.tar")
     keep(cache, "a.tar")
     assert kept(cache, "a.tar") is None
-    assert sorted(os.listdir(cache.folder)) == [".lock", "a.tar"]
+    assert sorted(path.name for path in cache.folder.iterdir()) == [".lock", "a.tar"]
 
 
 def test_ranges_count_against_the_limit_and_evict_nothing(tmp_path):

@@ -124,11 +124,10 @@ def begin():
     """Begins a look-ahead; gives what it looks at and what it fetches."""
     begun = []
 
-    def start(horizon, share=WorkerShare(), run=None, access=None, first=0, *, downloads=True):  # noqa: B008 - frozen
+    def start(horizon, share=WorkerShare(), run=None, access=None, first=0):  # noqa: B008 - frozen
         run, access = run or Run(), access or Access(NUM_BATCHES)
         begun.append(Prefetcher([Reader(access)], run, share, horizon, first))
-        if downloads:
-            begun[-1].begin()
+        begun[-1].begin()
         return begun[-1], run, access
 
     yield start
@@ -162,15 +161,17 @@ def test_a_short_horizon_is_kept_from_the_start(begin):
 
 
 @pytest.mark.parametrize("begins", [Prefetcher.begin, lambda prefetcher: prefetcher.delivered(0)])
-def test_nothing_is_downloaded_beside_the_first_batch_but_everything_is_expected(begin, begins):
+def test_nothing_is_downloaded_beside_the_first_batch_but_everything_is_expected(begins):
     """Its ranges are kept for the downloads, with which it does not share the connection."""
-    prefetcher, _, access = begin(30, downloads=False)
+    access = Access(NUM_BATCHES)
+    prefetcher = Prefetcher([Reader(access)], Run(), WorkerShare(), 30)
     look(prefetcher)
     assert access.expected == [0, 1, 2]
     assert access.fetched == []
     assert prefetcher._threads._tasks == []
     begins(prefetcher)
     assert access.await_number(3)[:3] == [0, 1, 2]
+    prefetcher.close()
 
 
 def test_a_run_that_goes_on_in_its_midst_is_looked_at_from_there(begin):
