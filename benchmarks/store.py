@@ -12,8 +12,9 @@ reading is a fresh process:
 - *far limit*, *far cold*: the same through a proxy that adds `--latency-ms` to every request and lets all connections
   together pass no more than `--mib-per-second`.
 
-Reported: samples/s, seconds to the first batch, MiB fetched in relation to the shards' own, and how near the limit it
-is. Medians of `--rounds`, all modes in turn. Writes `results/store.json`.
+Reported: samples/s, seconds to the first batch, MiB fetched in relation to the shards' own, requests, and how near the
+limit it is. Medians of `--rounds`, all modes in turn; of the time to the first batch also the least. Writes
+`results/store.json`.
 """
 
 import argparse
@@ -58,6 +59,7 @@ class Reading:
     seconds: float
     first_seconds: float
     num_bytes_fetched: int
+    num_requests: int = 0
 
     @property
     def rate(self) -> float:
@@ -72,7 +74,7 @@ def fetch_all(uri: str, sizes: dict[str, int]) -> Reading:
     with ThreadPoolExecutor(FETCHES) as pool:
         num_bytes = sum(pool.map(lambda name: len(storage.read(name)), sizes))
     seconds = time.perf_counter() - start
-    return Reading("limit", sum(sizes.values()), seconds, seconds, num_bytes)
+    return Reading("limit", sum(sizes.values()), seconds, seconds, num_bytes, len(sizes))
 
 
 def read_all(uri: str, cache: str) -> Reading:
@@ -87,7 +89,8 @@ def read_all(uri: str, cache: str) -> Reading:
         first = first or time.perf_counter() - start
         count += sum(map(bool, batch["keys"]))
     seconds = time.perf_counter() - start
-    return Reading("", count, seconds, first, loader.stats.num_bytes_fetched)
+    stats = loader.stats
+    return Reading("", count, seconds, first, stats.num_bytes_fetched, stats.num_requests)
 
 
 @contextmanager
@@ -208,14 +211,17 @@ def show(readings: list[Reading], num_bytes: int) -> None:
     """Print medians."""
     by_mode = {mode: [reading for reading in readings if reading.mode == mode] for mode in MODES}
     rates = {mode: statistics.median(reading.rate for reading in found) for mode, found in by_mode.items()}
-    print("| reading | samples/s | range | of its limit | first batch, s | MiB fetched, of the shards |")
-    print("|---|---|---|---|---|---|")
+    print("| reading | samples/s | range | of its limit | first batch, s | least | fetched, of the shards | requests |")
+    print("|---|---|---|---|---|---|---|---|")
     for mode, found in by_mode.items():
         limit = rates["far limit" if "far" in mode else "limit"]
         span = f"{min(reading.rate for reading in found):.0f}-{max(reading.rate for reading in found):.0f}"
-        first = statistics.median(reading.first_seconds for reading in found)
+        firsts = [reading.first_seconds for reading in found]
         fetched = statistics.median(reading.num_bytes_fetched for reading in found) / num_bytes
-        print(f"| {mode} | {rates[mode]:.0f} | {span} | {rates[mode] / limit:.2f} | {first:.2f} | {fetched:.2f} |")
+        speed = f"{rates[mode]:.0f} | {span} | {rates[mode] / limit:.2f}"
+        requests = statistics.median(reading.num_requests for reading in found)
+        first = f"{statistics.median(firsts):.2f} | {min(firsts):.2f}"
+        print(f"| {mode} | {speed} | {first} | {fetched:.3f} | {requests:.0f} |")
 
 
 def main() -> None:
