@@ -9,8 +9,10 @@ reading is a fresh process:
 - *limit*: all shards fetched, eight at a time, and dropped.
 - *cold*: an epoch into an empty cache.
 - *warm*: the same when all shards are in the cache.
-- *far limit*, *far cold*: the same through a proxy that adds `--latency-ms` to every request and lets all connections
-  together pass no more than `--mib-per-second`.
+- *far limit*, *far cold*, *far warm*: the same through a proxy that adds `--latency-ms` to every request and lets all
+  connections together pass no more than `--mib-per-second`.
+- *far webdataset*: the same tars through webdataset with `curl`, two worker processes, shards and a buffer of 100
+  samples shuffled, FLAC by the same decoder. It keeps no shard, so each epoch is like the first.
 
 Reported: samples/s, seconds to the first batch, MiB fetched in relation to the shards' own, requests, and how near the
 limit it is. Medians of `--rounds`, all modes in turn; of the time to the first batch also the least. Writes
@@ -45,7 +47,7 @@ from headrace.stores.storage import Storage, open_storage  # noqa: E402
 
 BATCH = 32
 FETCHES = 8
-MODES = ("limit", "cold", "warm", "far limit", "far cold")
+MODES = ("limit", "cold", "warm", "far limit", "far cold", "far warm", "far webdataset")
 COPY_BYTES = 1 << 16
 BUCKET = "headrace-bench"
 
@@ -91,6 +93,27 @@ def read_all(uri: str, cache: str) -> Reading:
     seconds = time.perf_counter() - start
     stats = loader.stats
     return Reading("", count, seconds, first, stats.num_bytes_fetched, stats.num_requests)
+
+
+def read_webdataset(uri: str, sizes: dict[str, int]) -> Reading:
+    """An epoch through webdataset; `curl` is asked for each shard once, so the bytes are those of the shards."""
+    import webdataset as wds  # noqa: PLC0415 - only here
+
+    from benchmarks.peers.batches import decoded, padded  # noqa: PLC0415 - its imports are not measured
+    from benchmarks.peers.clips import SHUFFLE_BUFFER, Run  # noqa: PLC0415
+
+    run, name = Run("webdataset", Path(), "audio", 2), uri.removeprefix("s3://")
+    start = time.perf_counter()
+    urls = [f"{os.environ['AWS_ENDPOINT_URL']}/{name}/{shard}" for shard in sizes]
+    dataset = wds.WebDataset(urls, shardshuffle=len(urls), empty_check=False).shuffle(SHUFFLE_BUFFER)
+    dataset = dataset.map(lambda sample: decoded(run, sample["flac"], sample["json"])).batched(BATCH, padded)
+    first, count = 0.0, 0
+    for batch, _ in wds.WebLoader(dataset, batch_size=None, num_workers=run.num_workers):
+        first = first or time.perf_counter() - start
+        count += len(batch)
+    seconds = time.perf_counter() - start
+    storage: Storage = open_storage(uri)
+    return Reading("", count, seconds, first, sum(map(storage.size, sizes)), len(sizes))
 
 
 @contextmanager
@@ -185,7 +208,11 @@ def run_apart(mode: str, uri: str, endpoint: str, cache: Path, sizes: Path) -> R
 
 def one(mode: str, uri: str, cache: str, sizes: str) -> None:
     """Read in a fresh process, and print the reading as JSON."""
-    found = fetch_all(uri, json.loads(Path(sizes).read_text())) if "limit" in mode else read_all(uri, cache)
+    names = json.loads(Path(sizes).read_text())
+    if "webdataset" in mode:
+        found = read_webdataset(uri, names)
+    else:
+        found = fetch_all(uri, names) if "limit" in mode else read_all(uri, cache)
     print(json.dumps(asdict(found) | {"mode": mode}))
 
 
@@ -199,7 +226,7 @@ def measure(options: argparse.Namespace, corpus: Path, endpoint: str, scratch: P
     with proxy(endpoint, options.mib_per_second * (1 << 20), options.latency_ms / 1000) as far:
         for number in range(options.rounds):
             for mode in MODES:
-                if mode != "warm":
+                if "warm" not in mode:
                     shutil.rmtree(cache, ignore_errors=True)
                 readings.append(run_apart(mode, uri, far if "far" in mode else endpoint, cache, sizes))
                 said = f"round {number + 1}: {mode}, {readings[-1].rate:.0f} samples/s"
