@@ -27,9 +27,7 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
+        _release(lock)
 
 
 @contextlib.contextmanager
@@ -47,12 +45,19 @@ def locked_for_a_while(path: Path, patience_seconds: float) -> Iterator[None]:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            held.callback(os.close, lock)
+            held.callback(_release, lock)
             while not _is_locked(lock) and time.monotonic() < deadline:
                 if not wait(_POLL_SECONDS):
                     raise CancelledError
             held.callback(path.unlink, missing_ok=True)
         yield
+
+
+def _release(lock: int) -> None:
+    """Unlock a file, also for a forked child that has it open, and close it."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)
 
 
 def _is_locked(file: int) -> bool:

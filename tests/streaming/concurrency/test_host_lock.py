@@ -1,5 +1,8 @@
 """One process makes a file while others wait, but not for ever."""
 
+import fcntl
+import multiprocessing
+import signal
 import threading
 from concurrent.futures import CancelledError
 
@@ -40,6 +43,17 @@ def test_a_wait_ends_with_its_loader(tmp_path):
         with pytest.raises(CancelledError), locked_for_a_while(tmp_path / "lock", 60):
             pytest.fail("the lock is held")
         assert (tmp_path / "lock").exists()
+
+
+def test_a_child_that_was_forked_meanwhile_does_not_hold_the_lock(tmp_path):
+    child = multiprocessing.get_context("fork").Process(target=signal.pause)
+    with locked_for_a_while(tmp_path / "lock", 60):
+        child.start()
+        waiting = (tmp_path / "lock").open()
+    with waiting:
+        fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    child.kill()
+    child.join()
 
 
 @pytest.mark.parametrize("call", ["open", "flock"])
