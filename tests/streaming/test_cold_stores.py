@@ -1,4 +1,4 @@
-"""What the first epoch from a store costs: each index once for each host, and each byte of the shards about once."""
+"""The first epoch from a store: each index once for each host, and each byte of the shards about once."""
 
 import threading
 import time

@@ -35,7 +35,7 @@ def keep(path, *spans):
 
 
 def gaps(path, start=0, stop=400):
-    """What must be fetched of a part of the shard, whose kept bytes are right."""
+    """Ranges to fetch of a part of the shard; its kept bytes are compared."""
     with KeptRanges(path, 400) as kept:
         parts = list(kept.parts(start, stop))
     assert [part.start for part in parts] == [start, *(part.stop for part in parts[:-1])]
