@@ -349,7 +349,7 @@ class ShardAccess:
             raise
         self._traffic.needed(sum(stop - start for start, stop in set(spans)))
         read = iter(found)
-        opened.add(ranges, [_joined(list(islice(read, len(list(pieces(*span)))))) for span in ranges])
+        opened.add(ranges, [b"".join(islice(read, len(list(pieces(*span))))) for span in ranges])  # one is not copied
 
     def _check_size(self, shard: int, failure: StorageError) -> None:
         """Raise `IntegrityError` if ranges could not be read because the file has another size than its index says."""
@@ -379,17 +379,15 @@ class ShardAccess:
         if (found := self._kept_index(shard)) is not None:
             return found
         with self.cache.index_lock(self.cache_name(shard), self._config.download_timeout_seconds):
-            if (found := self._kept_index(shard)) is not None:  # another process has fetched it meanwhile
-                return found
-            index = self.shards.load_index(storage, name)
-            self.cache.keep_index(self.cache_name(shard), index.to_bytes())
-            return index
+            if (found := self._kept_index(shard)) is None:  # nor has another process fetched it meanwhile
+                found = self.shards.load_index(storage, name)
+                self.cache.keep_index(self.cache_name(shard), found.to_bytes())
+        return found
 
     def _kept_index(self, shard: int) -> ShardIndex | None:
-        if (blob := self.cache.kept_index(self.cache_name(shard))) is None:
-            return None
+        blob = self.cache.kept_index(self.cache_name(shard))
         try:
-            return parse_index(blob, index_name(self.name(shard)))
+            return None if blob is None else parse_index(blob, index_name(self.name(shard)))
         except FormatError:  # the kept file is incomplete: read the one of the store
             return None
 
@@ -400,7 +398,3 @@ class ShardAccess:
             warnings.warn(
                 f"{reason}. Until then samples are read from the store one by one, which is slower", stacklevel=2
             )
-
-
-def _joined(blobs: Sequence[bytes]) -> bytes:
-    return blobs[0] if len(blobs) == 1 else b"".join(blobs)
