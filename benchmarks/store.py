@@ -9,11 +9,14 @@ reading is a fresh process:
 - *limit*: all shards fetched, eight at a time, and dropped.
 - *cold*: an epoch into an empty cache.
 - *warm*: the same when all shards are in the cache.
-- *far limit*, *far cold*: the same through a proxy that adds `--latency-ms` to every request and lets all connections
-  together pass no more than `--mib-per-second`.
+- *far limit*, *far cold*, *far warm*: the same through a proxy that adds `--latency-ms` to every request and lets all
+  connections together pass no more than `--mib-per-second`.
+- *far webdataset*: the same tars through webdataset with `curl`, two worker processes, shards and a buffer of 100
+  samples shuffled, FLAC by the same decoder. It keeps no shard, so each epoch is like the first.
 
-Reported: samples/s, seconds to the first batch, MiB fetched in relation to the shards' own, and how near the limit it
-is. Medians of `--rounds`, all modes in turn. Writes `results/store.json`.
+Reported: samples/s, seconds to the first batch, MiB fetched in relation to the shards' own, requests, and how near the
+limit it is. Medians of `--rounds`, all modes in turn; of the time to the first batch also the least. Writes
+`results/store.json`.
 """
 
 import argparse
@@ -44,7 +47,7 @@ from headrace.stores.storage import Storage, open_storage  # noqa: E402
 
 BATCH = 32
 FETCHES = 8
-MODES = ("limit", "cold", "warm", "far limit", "far cold")
+MODES = ("limit", "cold", "warm", "far limit", "far cold", "far warm", "far webdataset")
 COPY_BYTES = 1 << 16
 BUCKET = "headrace-bench"
 
@@ -58,6 +61,7 @@ class Reading:
     seconds: float
     first_seconds: float
     num_bytes_fetched: int
+    num_requests: int = 0
 
     @property
     def rate(self) -> float:
@@ -72,7 +76,7 @@ def fetch_all(uri: str, sizes: dict[str, int]) -> Reading:
     with ThreadPoolExecutor(FETCHES) as pool:
         num_bytes = sum(pool.map(lambda name: len(storage.read(name)), sizes))
     seconds = time.perf_counter() - start
-    return Reading("limit", sum(sizes.values()), seconds, seconds, num_bytes)
+    return Reading("limit", sum(sizes.values()), seconds, seconds, num_bytes, len(sizes))
 
 
 def read_all(uri: str, cache: str) -> Reading:
@@ -87,7 +91,29 @@ def read_all(uri: str, cache: str) -> Reading:
         first = first or time.perf_counter() - start
         count += sum(map(bool, batch["keys"]))
     seconds = time.perf_counter() - start
-    return Reading("", count, seconds, first, loader.stats.num_bytes_fetched)
+    stats = loader.stats
+    return Reading("", count, seconds, first, stats.num_bytes_fetched, stats.num_requests)
+
+
+def read_webdataset(uri: str, sizes: dict[str, int]) -> Reading:
+    """An epoch through webdataset; `curl` is asked for each shard once, so the bytes are those of the shards."""
+    import webdataset as wds  # noqa: PLC0415 - only here
+
+    from benchmarks.peers.batches import decoded, padded  # noqa: PLC0415 - its imports are not measured
+    from benchmarks.peers.clips import SHUFFLE_BUFFER, Run  # noqa: PLC0415
+
+    run, name = Run("webdataset", Path(), "audio", 2), uri.removeprefix("s3://")
+    start = time.perf_counter()
+    urls = [f"{os.environ['AWS_ENDPOINT_URL']}/{name}/{shard}" for shard in sizes]
+    dataset = wds.WebDataset(urls, shardshuffle=len(urls), empty_check=False).shuffle(SHUFFLE_BUFFER)
+    dataset = dataset.map(lambda sample: decoded(run, sample["flac"], sample["json"])).batched(BATCH, padded)
+    first, count = 0.0, 0
+    for batch, _ in wds.WebLoader(dataset, batch_size=None, num_workers=run.num_workers):
+        first = first or time.perf_counter() - start
+        count += len(batch)
+    seconds = time.perf_counter() - start
+    storage: Storage = open_storage(uri)
+    return Reading("", count, seconds, first, sum(map(storage.size, sizes)), len(sizes))
 
 
 @contextmanager
@@ -182,7 +208,11 @@ def run_apart(mode: str, uri: str, endpoint: str, cache: Path, sizes: Path) -> R
 
 def one(mode: str, uri: str, cache: str, sizes: str) -> None:
     """Read in a fresh process, and print the reading as JSON."""
-    found = fetch_all(uri, json.loads(Path(sizes).read_text())) if "limit" in mode else read_all(uri, cache)
+    names = json.loads(Path(sizes).read_text())
+    if "webdataset" in mode:
+        found = read_webdataset(uri, names)
+    else:
+        found = fetch_all(uri, names) if "limit" in mode else read_all(uri, cache)
     print(json.dumps(asdict(found) | {"mode": mode}))
 
 
@@ -196,7 +226,7 @@ def measure(options: argparse.Namespace, corpus: Path, endpoint: str, scratch: P
     with proxy(endpoint, options.mib_per_second * (1 << 20), options.latency_ms / 1000) as far:
         for number in range(options.rounds):
             for mode in MODES:
-                if mode != "warm":
+                if "warm" not in mode:
                     shutil.rmtree(cache, ignore_errors=True)
                 readings.append(run_apart(mode, uri, far if "far" in mode else endpoint, cache, sizes))
                 said = f"round {number + 1}: {mode}, {readings[-1].rate:.0f} samples/s"
@@ -208,14 +238,17 @@ def show(readings: list[Reading], num_bytes: int) -> None:
     """Print medians."""
     by_mode = {mode: [reading for reading in readings if reading.mode == mode] for mode in MODES}
     rates = {mode: statistics.median(reading.rate for reading in found) for mode, found in by_mode.items()}
-    print("| reading | samples/s | range | of its limit | first batch, s | MiB fetched, of the shards |")
-    print("|---|---|---|---|---|---|")
+    print("| reading | samples/s | range | of its limit | first batch, s | least | fetched, of the shards | requests |")
+    print("|---|---|---|---|---|---|---|---|")
     for mode, found in by_mode.items():
         limit = rates["far limit" if "far" in mode else "limit"]
         span = f"{min(reading.rate for reading in found):.0f}-{max(reading.rate for reading in found):.0f}"
-        first = statistics.median(reading.first_seconds for reading in found)
+        firsts = [reading.first_seconds for reading in found]
         fetched = statistics.median(reading.num_bytes_fetched for reading in found) / num_bytes
-        print(f"| {mode} | {rates[mode]:.0f} | {span} | {rates[mode] / limit:.2f} | {first:.2f} | {fetched:.2f} |")
+        speed = f"{rates[mode]:.0f} | {span} | {rates[mode] / limit:.2f}"
+        requests = statistics.median(reading.num_requests for reading in found)
+        first = f"{statistics.median(firsts):.2f} | {min(firsts):.2f}"
+        print(f"| {mode} | {speed} | {first} | {fetched:.3f} | {requests:.0f} |")
 
 
 def main() -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from benchmarks.peers.clips import ARRAY_FIELD, FIELD, LATENT_SHAPE, Run, array_tars, members, once, tars
-from headrace.format.indexes.index_entries import SampleEntry
+from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
 from headrace.format.shards.writer import ShardPlace, ShardWriter
+from headrace.format.tensors.outputs import hidden_output
 from headrace.format.tensors.pth import latent_facts
 from headrace.stores.storage import LocalStorage
 from tests.support.sounds import file_of, music
@@ -20,7 +21,7 @@ from tests.support.streaming.corpus import commit
 NUM_FRAMES = 5 * 44_100
 NUM_SOUNDS = 60
 PREFIX = {"audio": "", "latents": "latent_"}
-DTYPE = {"audio": "", "latents": "float16"}
+OUTPUTS = {"audio": (), "latents": (hidden_output("float16"),)}
 
 Payload = tuple[bytes, SampleEntry]
 
@@ -41,7 +42,7 @@ def make(folder: Path, num_clips: int, per_shard: int) -> None:
                     blob, facts = payload(number)
                     text = _json(number)
                     writer.add(facts.key, {FIELD[kind]: (blob, len(blob)), "json": (text, len(text))}, facts)
-                indexes.append(writer.publish("bench", {}, DTYPE[kind]))
+                indexes.append(writer.publish("bench", {}, OUTPUTS[kind]))
         commit(storage, {"train-0000": indexes}, {})
     run = Run("corpus", folder, "latents", 0)
     once(array_tars(run), lambda arrays: _write_arrays(run, arrays))
@@ -82,6 +83,7 @@ def _pth() -> Callable[[int], Payload]:
         found = latent_facts(file.getvalue())
         assert found is not None
         assert found.tensor is not None
-        return file.getvalue(), SampleEntry(title(number), {}, LATENT_SHAPE[0], tensor=found.tensor.place)
+        tensor = PlacedTensor(found.tensor.place, found.tensor.crc32)
+        return file.getvalue(), SampleEntry(title(number), {}, LATENT_SHAPE[0], tensors=(tensor,))
 
     return payload

@@ -214,6 +214,8 @@ class StreamingDataLoader:
         maker = self._maker()
         self._run, self._work = run, maker.work
         prefetcher = self.dataset.epochs.prefetcher(run)
+        if prefetcher is not None and self.num_workers:  # the connection is idle while workers start
+            prefetcher.begin()
         batches = maker.run(run.plans())
         if self._pins_batches and (self.num_workers or self.dataset.transforms_batches):
             batches = pinned_ahead(batches, PinnedMemory())

@@ -50,7 +50,8 @@ class ThreadedBatches:
         """The batches of the plans, in order; an error comes where its batch would have come."""
         if self._is_local:  # one thread at a time opens
             return self._begin(LookAhead(map(self._opened, plans), self._fill, self._openers.submit, self._depth))
-        return self._begin(LookAhead(plans, self._open_and_fill, self._openers.submit, self._depth))
+        # The first batch is alone at the start: others would share its connection and its processor.
+        return self._begin(LookAhead(plans, self._open_and_fill, self._openers.submit, self._depth, depth_at_start=1))
 
     def close(self) -> None:
         """End the threads; batches under way are dropped."""

@@ -9,7 +9,9 @@ clean up. A file in the cache is never the only copy.
     .NAME.part             a shard that is being written; the process that writes it holds its lock. Without a lock it
                            is left over from a dead process, and the next process begins it again
     NAME                   a whole shard; readers hold a shared lock, so an open shard is not evicted
+    .NAME.ranges           ranges of a shard that will be downloaded, which readers fetched before (`kept_ranges`)
     NAME.idx               its index, if it came from a store
+    .NAME.idx.lock         held while a process fetches the index
     .reader-ID             what a process is reading, and at which position (`cache_readers`)
 """
 
@@ -18,18 +20,23 @@ import fcntl
 import os
 import re
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError, IntegrityError, NotAFileError, NotFoundError, StorageError
 from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.cache.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
+from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.eviction import NextUses, Turn, coldest_first, turns
-from headrace.streaming.cache.file_locks import is_at, is_held, lock, lock_soon, release
+from headrace.streaming.cache.file_locks import is_at, is_held, lock, lock_soon, release, remove_unlocked
+from headrace.streaming.cache.kept_ranges import KeptRanges, keep_ranges, stored_bytes
 from headrace.streaming.cache.opened import FileShard
+from headrace.streaming.concurrency.host_lock import locked_for_a_while
 
 _PART = ".part"
+_RANGES = ".ranges"
 _INDEX = ".idx"
 _INDEX_LEFT = re.compile(r"^\..*\.idx\.")
 _LOCK = ".lock"
@@ -130,6 +137,7 @@ class ShardCache:
                 os.fsync(part)  # after a power cut, a file of zeros must not look like a whole shard
                 with self._folder_lock():  # without it, a process that makes room could see neither of the two names
                     self._part(name).rename(self.folder / name)
+            self.drop_ranges(name)
 
     def _is_there(self, name: str) -> bool:
         """Whether the folder has a shard. Raises `CacheUnusableError` if this user may not read it."""
@@ -206,6 +214,40 @@ class ShardCache:
                 self._reserve_for_index(len(facts.to_bytes()), self.limit_bytes)
             return register(self.folder, facts)
 
+    def index_lock(self, name: str, patience_seconds: float) -> AbstractContextManager[None]:
+        """Lock of a shard's index: one process of the host fetches it, while others wait, but not for ever."""
+        return locked_for_a_while(self.folder / f".{name}{_INDEX}{_LOCK}", patience_seconds)
+
+    def expect(self, name: str) -> None:
+        """Have readers keep the ranges that they fetch of a shard, as it will be downloaded; a failure is no error."""
+        path = self.folder / name
+        with contextlib.suppress(OSError):
+            if not path.exists():
+                self._make_folder()
+                release(self._opened(self._ranges(name)))
+                if path.exists():  # another process has just downloaded it
+                    self.drop_ranges(name)
+
+    def kept_ranges(self, name: str, num_bytes: int) -> KeptRanges:
+        """The ranges that readers have fetched of a shard of this size."""
+        return KeptRanges(self._ranges(name), num_bytes)
+
+    def keep_ranges(self, name: str, num_bytes: int, ranges: Sequence[tuple[Span, memoryview]]) -> None:
+        """Keep ranges of a shard that is expected, if there is room without evicting; a failure is no error."""
+        path = self._ranges(name)
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            if self.limit_bytes is not None and path.exists():
+                held.enter_context(self._folder_lock())
+                self._room_for_indexes = 0
+                if self.usage_bytes() + stored_bytes(ranges) > self.limit_bytes:
+                    return
+            keep_ranges(path, num_bytes, ranges)
+
+    def drop_ranges(self, name: str) -> None:
+        """Forget the ranges that readers have fetched of a shard."""
+        with contextlib.suppress(OSError):
+            self._ranges(name).unlink()
+
     def _write_index(self, name: str, blob: bytes) -> None:
         temporary = self.folder / f".{name}{_INDEX}.{uuid.uuid4().hex}"  # process ids are not unique among containers
         temporary.write_bytes(blob)
@@ -272,6 +314,8 @@ class ShardCache:
             coldest = [kept for kept in coldest_first(files, _INDEX) if kept.name not in keep]
             usage = self._evict_some(turns(coldest, self.next_uses), usage, budget)
         if usage > budget:
+            usage -= self._drop_all_ranges(files)
+        if usage > budget:
             raise CacheFullError(
                 f"{self.folder}: cache_limit={self.limit_bytes} is less than the shards in use now: raise it"
             )
@@ -287,13 +331,20 @@ class ShardCache:
                         os.utime(self.folder / turn.heir.name, ns=(turn.victim.used_ns, turn.victim.used_ns))
         return usage
 
+    def _drop_all_ranges(self, files: Collection[tuple[str, int, int]]) -> int:
+        """Forget the ranges of all shards. Returns the number of bytes."""
+        found = [(name, num_bytes) for name, num_bytes, _ in files if name[0] == "." and name.endswith(_RANGES)]
+        for name, _ in found:
+            (self.folder / name).unlink(missing_ok=True)
+        return sum(num_bytes for _, num_bytes in found)
+
     def _remove_leftover(self, name: str) -> None:
         """Remove a file of a dead process."""
         with contextlib.suppress(OSError):
             if _INDEX_LEFT.search(name):  # an index may be lost
                 (self.folder / name).unlink()
             elif name.endswith(_PART) or is_of_reader(name):
-                _remove_unlocked(self.folder / name)
+                remove_unlocked(self.folder / name)
 
     def _files(self) -> Iterator[tuple[str, int, int]]:
         """Name, size and time of last use of every file."""
@@ -310,6 +361,9 @@ class ShardCache:
 
     def _part(self, name: str) -> Path:
         return self.folder / f".{name}{_PART}"
+
+    def _ranges(self, name: str) -> Path:
+        return self.folder / f".{name}{_RANGES}"
 
     def _make_folder(self) -> None:
         with self._translated():
@@ -338,14 +392,3 @@ class ShardCache:
         except OSError as error:
             way_out = "free some disk, or set cache_limit" if error.errno in NO_ROOM else "choose another local=…"
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
-
-
-def _remove_unlocked(path: Path) -> None:
-    """Remove a file unless a process holds its lock."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        # Without locks, nobody knows whether a process is still writing the file.
-        if lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, without_locks=False) and is_at(descriptor, path):
-            path.unlink()
-    finally:
-        release(descriptor)

@@ -3,6 +3,7 @@
 These functions only plan. `headrace.streaming.shards.access` sends the requests.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,15 @@ def pieces(start: int, stop: int, max_bytes: int = REQUEST_BYTES) -> Iterator[Sp
     """
     for first in range(start, stop, max_bytes):
         yield first, min(first + max_bytes, stop)
+
+
+def without_gaps(spans: Sequence[Span], max_gap_bytes: int) -> list[Span]:
+    """The spans, sorted, with gaps of at most `max_gap_bytes` closed, however large they become.
+
+    >>> without_gaps([(900, 950), (0, 100), (120, 200)], 64)
+    [(0, 200), (900, 950)]
+    """
+    return [(one.start, one.stop) for one in coalesce(spans, max_gap_bytes=max_gap_bytes, max_bytes=sys.maxsize)]
 
 
 def _without_overlaps(spans: Sequence[Span]) -> list[RangeRequest]:

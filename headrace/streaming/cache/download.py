@@ -1,7 +1,7 @@
 """Downloads whole shards from a store into the cache, and checks them once.
 
-A shard is read in pieces, each with its own time limit, and compared with its digest; `.tar.gz` and `.tar.zst` are
-unpacked. `access` and `prefetch` decide when a shard is downloaded.
+A shard is read in pieces, each with its own time limit, and compared with its digest; ranges that readers have fetched
+are not fetched again. `.tar.gz` and `.tar.zst` are unpacked. `access` and `prefetch` decide when a shard is downloaded.
 """
 
 import contextlib
@@ -120,7 +120,11 @@ class Downloader:
         for data in self._payload(download, keep):
             digest.update(data)
             incoming.write(data)
-        _check(download, incoming.file_descriptor, digest.hexdigest())
+        try:
+            _check(download, incoming.file_descriptor, digest.hexdigest())
+        except IntegrityError:
+            self._cache.drop_ranges(download.name)  # perhaps they are what is damaged
+            raise
 
     def _has_come(self, download: ShardDownload) -> bool:
         """Wait while another process writes the shard; False if that process gave up.
@@ -179,10 +183,13 @@ class Downloader:
         yield from fetched  # all pieces, or those after the one that could not be kept
 
     def _pieces(self, download: ShardDownload) -> Iterator[bytes]:
-        for span in pieces(0, download.stored_bytes):  # each piece has the time limit
-            (piece,) = download.storage.read_ranges(download.source, [span])
-            self._traffic.needed(len(piece))
-            yield piece
+        with self._cache.kept_ranges(download.name, download.stored_bytes) as kept:
+            for span in pieces(0, download.stored_bytes):  # each piece has the time limit
+                parts = list(kept.parts(*span))
+                wanted = [(part.start, part.stop) for part in parts if part.blob is None]
+                fetched = iter(download.storage.read_ranges(download.source, wanted) if wanted else ())
+                self._traffic.needed(sum(stop - start for start, stop in wanted))
+                yield from (next(fetched) if part.blob is None else part.blob for part in parts)
 
 
 def _until_sound(download: ShardDownload, fetch: Callable[[ShardDownload], T]) -> T:

@@ -60,3 +60,14 @@ def is_at(descriptor: int, path: Path) -> bool:
     except OSError:
         return False
     return os.path.samestat(os.fstat(descriptor), found)
+
+
+def remove_unlocked(path: Path) -> None:
+    """Remove a file unless a process holds its lock."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        # Without locks, nobody knows whether a process is still writing the file.
+        if lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, without_locks=False) and is_at(descriptor, path):
+            path.unlink()
+    finally:
+        release(descriptor)

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol
 from headrace.checksums import crc32
 from headrace.errors import IntegrityError, NotAFileError, NotFoundError, StorageError
 from headrace.format.indexes.index import ABSENT
+from headrace.format.tars.tar import sha256_of
 from headrace.stores.regular_files import open_regular
 from headrace.streaming.cache.coalesce import Span
 
@@ -43,6 +44,17 @@ def is_stored(field: StoredField, file_descriptor: int) -> bool:
     for start in range(field.start, field.stop, _PIECE_BYTES):
         found = crc32(os.pread(file_descriptor, min(_PIECE_BYTES, field.stop - start), start), found)
     return found == field.crc32
+
+
+def holds(opened: "FileShard", fields: Sequence[StoredField]) -> bool:
+    """Whether the bytes of all these fields in an open file have their checksums."""
+    return all(is_stored(field, opened.file_descriptor) for field in fields)
+
+
+def digest_of(opened: "FileShard") -> str:
+    """SHA-256 of an open file, whose name may be gone."""
+    with open(opened.file_descriptor, "rb", closefd=False) as file:
+        return sha256_of(file)
 
 
 class OpenShard(Protocol):
@@ -175,6 +187,11 @@ class BlobShard:
         """Add pieces; where they overlap older pieces, the new bytes are used."""
         pieces = [(start, stop, memoryview(blob)) for (start, stop), blob in zip(spans, blobs, strict=True)]
         self._pieces = pieces + self._pieces
+
+    @property
+    def pieces(self) -> list[tuple[Span, memoryview]]:
+        """The bounds and the bytes of all pieces."""
+        return [((start, stop), blob) for start, stop, blob in self._pieces]
 
     def is_sound(self, field: StoredField) -> bool:
         """Whether the bytes of a field have its checksum."""

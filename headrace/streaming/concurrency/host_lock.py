@@ -3,8 +3,14 @@
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
+
+from headrace.stores.waiting import wait
+
+_POLL_SECONDS = 0.005
 
 
 @contextlib.contextmanager
@@ -21,6 +27,43 @@ def locked(path: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
+        _release(lock)
+
+
+@contextlib.contextmanager
+def locked_for_a_while(path: Path, patience_seconds: float) -> Iterator[None]:
+    """Hold a lock file, which is removed at the end; without the lock after a while, or if it cannot be made.
+
+    A process that waited for the removed file holds it beside one that made the file again. So a process that gets the
+    lock first looks whether another has made what the lock is for.
+
+    Raises:
+        CancelledError: the result is no longer wanted (`headrace.stores.waiting`).
+    """
+    deadline = time.monotonic() + patience_seconds
+    with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            held.callback(_release, lock)
+            while not _is_locked(lock) and time.monotonic() < deadline:
+                if not wait(_POLL_SECONDS):
+                    raise CancelledError
+            held.callback(path.unlink, missing_ok=True)
+        yield
+
+
+def _release(lock: int) -> None:
+    """Unlock a file, also for a forked child that has it open, and close it."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_UN)
+    os.close(lock)
+
+
+def _is_locked(file: int) -> bool:
+    """Lock a file. Returns False if another process has locked it; raises where there are no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -69,6 +69,7 @@ class LookAhead(Generic[T, R]):
         work: Callable[[T, PendingResult[R]], None],
         submit: Callable[[Callable[[], None]], None],
         depth: int,
+        depth_at_start: int | None = None,
     ) -> None:
         """Nothing starts before `results` is iterated.
 
@@ -77,11 +78,13 @@ class LookAhead(Generic[T, R]):
             work: makes a result and passes it to `PendingResult.end`, at once or on other threads later. May raise.
             submit: runs a task on a thread.
             depth: items under way at a time, besides the result that the consumer has.
+            depth_at_start: the same until there is a first result; None for no difference.
         """
         self._items = items
         self._work = work
         self._submit = submit
         self._depth = depth
+        self._depth_at_start = depth if depth_at_start is None else depth_at_start
         self._turn = threading.Lock()
         self._begun: SimpleQueue[PendingResult[R] | None] = SimpleQueue()
         self._num_begun = 0
@@ -89,11 +92,14 @@ class LookAhead(Generic[T, R]):
 
     def results(self) -> Iterator[R]:
         """The results, in order; an error comes where its result would have come."""
-        for _ in range(self._depth):
+        depth = self._depth_at_start
+        for _ in range(depth):
             self._submit(self._begin_next)
         while (pending := self._begun.get()) is not None:
             result = pending.result()
-            self._submit(self._begin_next)
+            for _ in range(1 + self._depth - depth):
+                self._submit(self._begin_next)
+            depth = self._depth
             yield result
             del result  # the consumer alone keeps it
 

@@ -138,6 +138,8 @@ class EpochReader:
             for index in share.numbers(start, len(run)):
                 plan = run.plan(index)
                 rows = assembler.rows(plan)
+                if prefetcher is not None:
+                    prefetcher.begin()
                 for number, row in enumerate(rows, 1):
                     home.check()
                     sample = None if row is None else self._read(assembler, row, plan.epoch)

@@ -32,7 +32,10 @@ _NEVER = -1
 
 
 class Prefetcher:
-    """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache."""
+    """Keeps the shards of the next `horizon` batches of a run, and of at least 8 of the share's, in the cache.
+
+    Downloads wait for `begin`, since they would share the connection with the first batch, which is read by ranges.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917 - of one caller
         self,
@@ -59,12 +62,21 @@ class Prefetcher:
         self._failed = _NEVER  # the batch whose plan failed the last time
         self._delivered = start
         self._is_closed = False
+        self._held: list[tuple[_Shard, int]] | None = []  # downloads that wait for `begin`
         self._planner = WorkThreads(1, "plan")
         self._threads = WorkThreads(_NUM_DOWNLOADS, "download")
         self._planner.submit(self._look_ahead)
 
+    def begin(self) -> None:
+        """Start to download: once the first batch is there, or at once if the connection is idle until then."""
+        with self._lock:
+            held, self._held = self._held, None
+        for shard, first in held or ():
+            self._submit(shard, first)
+
     def delivered(self, index: int) -> None:
         """Record that the consumer has batch `index` of the run: shards that later batches do not need are released."""
+        self.begin()
         self._delivered = index + 1
         self._planner.submit(self._look_ahead)
 
@@ -123,6 +135,7 @@ class Prefetcher:
                 if is_new and access.in_place(shard) is None:
                     if access.is_named_by_content:  # else the name needs the index, which is read later
                         self._names[key] = access.cache_name(shard)
+                        access.expect(shard)
                     self._submit(key, index)
 
     def _want_columns(self, index: int, stream: int, shards: Sequence[int]) -> None:
@@ -144,6 +157,10 @@ class Prefetcher:
 
     def _submit(self, shard: _Shard, first: int) -> None:
         """Queue the download of a shard before those that are first needed after batch `first`."""
+        with self._lock:
+            if self._held is not None:
+                self._held.append((shard, first))
+                return
         self._threads.submit(self._fetching(shard, first), first)
 
     def _fetching(self, shard: _Shard, first: int) -> Callable[[], None]:

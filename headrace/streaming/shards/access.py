@@ -7,7 +7,6 @@ reads. If the cache cannot be used, reading is slower and warns once.
 
 import contextlib
 import hashlib
-import sys
 import threading
 import time
 import warnings
@@ -19,16 +18,15 @@ from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnav
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.lazy import cached_property
-from headrace.format.tars.tar import sha256_of
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait
 from headrace.streaming.cache.cache import CacheFullError, CacheUnusableError, ShardCache
-from headrace.streaming.cache.coalesce import Span, coalesce, pieces
+from headrace.streaming.cache.coalesce import Span, coalesce, pieces, without_gaps
 from headrace.streaming.cache.download import Downloader, ShardDownload
 from headrace.streaming.cache.open_files import OpenFiles
-from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, StoredField, is_stored
+from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, StoredField, digest_of, holds
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.foreign import IndexKeeper
@@ -180,6 +178,11 @@ class ShardAccess:
         self._without_room.pop(shard, None)
         return fetched
 
+    def expect(self, shard: int) -> None:
+        """Have ranges that are fetched of a shard kept for its download, which follows soon."""
+        if not self._is_unusable and not is_packed_tar(self.name(shard)):
+            self.cache.expect(self.cache_name(shard))
+
     def _unpacked(self, shard: int) -> FileShard:
         """A compressed shard from the cache; if batches under way need all its room, in a file for this batch only."""
         while True:
@@ -230,7 +233,7 @@ class ShardAccess:
             IntegrityError: the bytes in the store are damaged, also after retries.
             StorageError: the store failed.
         """
-        if not isinstance(opened, FileShard) or self.in_place(shard) is not None or _holds(opened, fields):
+        if not isinstance(opened, FileShard) or self.in_place(shard) is not None or holds(opened, fields):
             return None
         self.files.let_go(shard)
         if self.cache.discard_copy(opened):
@@ -265,7 +268,7 @@ class ShardAccess:
         wanted = self.index(shard).sha256
         if not self._config.validate_hash or not wanted or shard in self._checked:
             return None
-        if (found := _digest_of(opened)) != wanted:
+        if (found := digest_of(opened)) != wanted:
             return found
         self._checked.add(shard)
         return None
@@ -292,7 +295,7 @@ class ShardAccess:
                 say(name, f"{damaged[0].name} has another CRC-32")
             attempts += 1
             spans = self._spans(samples)
-            self._fetch_spans(source, shard, spans, opened)
+            self._fetch_spans(source, shard, spans if damaged else self._not_kept(shard, spans, opened), opened)
             samples = [fields for fields in samples if not all(map(opened.is_sound, fields))]
             damaged = [field for fields in samples for field in fields if not opened.is_sound(field)]
             if not damaged:
@@ -301,13 +304,24 @@ class ShardAccess:
             opened.mark_damaged(field, f"{times(attempts)}: {DAMAGED_IN_STORE}")
         if damaged:
             self._forget_index(shard)
+        elif attempts == 1:
+            self.cache.keep_ranges(self.cache_name(shard), self.index(shard).num_bytes, opened.pieces)
         return opened
+
+    def _not_kept(self, shard: int, spans: Sequence[Span], opened: BlobShard) -> list[Span]:
+        """Add the spans to a shard that were fetched before and are kept in the cache. Returns the others."""
+        with self.cache.kept_ranges(self.cache_name(shard), self.index(shard).num_bytes) as kept:
+            found = {span: kept.read(*span) for span in spans}
+        there = {span: blob for span, blob in found.items() if blob is not None}
+        opened.add(list(there), list(there.values()))
+        return [span for span in spans if span not in there]
 
     def _spans(self, samples: Sequence[Sequence[StoredField]]) -> list[Span]:
         """Byte ranges to fetch: of each sample, or of each field if only some fields are wanted."""
         if self.reads_parts:
             return [(field.start, field.stop) for fields in samples for field in fields]
-        return [span for fields in samples for span in _runs(fields)]
+        of_samples = ([(field.start, field.stop) for field in fields] for fields in samples)
+        return [span for spans in of_samples for span in without_gaps(spans, _GAP_BYTES)]  # one without long gaps
 
     def _part(self, shard: int, start: int, stop: int) -> bytes:
         """Bytes of a shard in its store, for a decoder that reads a part of a field."""
@@ -335,7 +349,7 @@ class ShardAccess:
             raise
         self._traffic.needed(sum(stop - start for start, stop in set(spans)))
         read = iter(found)
-        opened.add(ranges, [_joined(list(islice(read, len(list(pieces(*span)))))) for span in ranges])
+        opened.add(ranges, [b"".join(islice(read, len(list(pieces(*span))))) for span in ranges])  # one is not copied
 
     def _check_size(self, shard: int, failure: StorageError) -> None:
         """Raise `IntegrityError` if ranges could not be read because the file has another size than its index says."""
@@ -360,15 +374,22 @@ class ShardAccess:
 
     def _load_index(self, shard: int) -> ShardIndex:
         storage, name = self.shards.storage, self.name(shard)
-        if self._is_kept and (blob := self.cache.kept_index(self.cache_name(shard))) is not None:
-            try:
-                return parse_index(blob, index_name(name))
-            except FormatError:  # the kept file is incomplete: read the one of the store
-                pass
-        index = self.shards.load_index(storage, name)
-        if self._is_kept:
-            self.cache.keep_index(self.cache_name(shard), index.to_bytes())
-        return index
+        if not self._is_kept:
+            return self.shards.load_index(storage, name)
+        if (found := self._kept_index(shard)) is not None:
+            return found
+        with self.cache.index_lock(self.cache_name(shard), self._config.download_timeout_seconds):
+            if (found := self._kept_index(shard)) is None:  # nor has another process fetched it meanwhile
+                found = self.shards.load_index(storage, name)
+                self.cache.keep_index(self.cache_name(shard), found.to_bytes())
+        return found
+
+    def _kept_index(self, shard: int) -> ShardIndex | None:
+        blob = self.cache.kept_index(self.cache_name(shard))
+        try:
+            return None if blob is None else parse_index(blob, index_name(self.name(shard)))
+        except FormatError:  # the kept file is incomplete: read the one of the store
+            return None
 
     def _warn(self, reason: str) -> None:
         with self._warning:  # several downloads may find the reason at the same time
@@ -377,22 +398,3 @@ class ShardAccess:
             warnings.warn(
                 f"{reason}. Until then samples are read from the store one by one, which is slower", stacklevel=2
             )
-
-
-def _holds(opened: FileShard, fields: Sequence[StoredField]) -> bool:
-    return all(is_stored(field, opened.file_descriptor) for field in fields)
-
-
-def _runs(fields: Sequence[StoredField]) -> list[Span]:
-    """The byte range of a sample's fields; several where a long field between them is left out."""
-    spans = [(field.start, field.stop) for field in fields]
-    return [(one.start, one.stop) for one in coalesce(spans, max_gap_bytes=_GAP_BYTES, max_bytes=sys.maxsize)]
-
-
-def _joined(blobs: Sequence[bytes]) -> bytes:
-    return blobs[0] if len(blobs) == 1 else b"".join(blobs)
-
-
-def _digest_of(opened: FileShard) -> str:
-    with open(opened.file_descriptor, "rb", closefd=False) as file:  # its name may be gone: others check it as well
-        return sha256_of(file)

@@ -185,19 +185,30 @@ class IndexCache:
         self._capacity = capacity
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, ShardIndex] = OrderedDict()
+        self._loading: dict[int, threading.Lock] = {}
 
     def get(self, shard: int, load: Callable[[int], ShardIndex]) -> ShardIndex:
-        """Index of a shard. Two threads that ask at once may both load it; the result is the same."""
+        """Index of a shard. Of threads that ask at once, one loads it, and the others wait."""
         with self._lock:
             if (found := self._kept.get(shard)) is not None:
                 self._kept.move_to_end(shard)
                 return found
-        loaded = load(shard)
+            loading = self._loading.setdefault(shard, threading.Lock())
+        with loading:
+            if (found := self._kept.get(shard)) is not None:
+                return found
+            try:
+                return self._keep(shard, load(shard))
+            finally:
+                with self._lock:
+                    self._loading.pop(shard, None)
+
+    def _keep(self, shard: int, index: ShardIndex) -> ShardIndex:
         with self._lock:
-            self._kept[shard] = loaded
+            self._kept[shard] = index
             if len(self._kept) > self._capacity:
                 self._kept.popitem(last=False)
-        return loaded
+        return index
 
     def forget(self, shard: int) -> None:
         """Drop an index, so that it is loaded again when it is next used."""

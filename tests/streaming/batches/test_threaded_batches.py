@@ -170,10 +170,11 @@ def test_local_batches_are_opened_in_order_and_one_at_a_time():
     batches.close()
 
 
-def test_batches_of_stores_are_opened_side_by_side():
+def test_batches_of_stores_are_opened_side_by_side_after_the_first():
     together = threading.Barrier(3, timeout=60)  # nobody passes it alone
-    batches = ThreadedBatches(Assembler(lambda _: together.wait()), num_threads=1, depth=3, is_local=False)
-    assert list(batches.run(plans(6))) == list(range(6))
+    opening = Assembler(lambda number: number and together.wait())
+    batches = ThreadedBatches(opening, num_threads=1, depth=3, is_local=False)
+    assert list(batches.run(plans(7))) == list(range(7))
     batches.close()
 
 

@@ -326,3 +326,59 @@ def test_two_who_keep_one_index_do_not_write_to_one_file(tmp_path, monkeypatch):
         cache.keep_index("a.tar", blob)
     assert len(set(used)) == 2
     assert cache.kept_index("a.tar") == b"two"
+
+
+def kept(cache, name, start=0, stop=100):
+    with cache.kept_ranges(name, 100) as found:
+        return found.read(start, stop)
+
+
+def keep(cache, name, num_bytes=100):
+    cache.keep_ranges(name, 100, [((0, num_bytes), memoryview(bytes(num_bytes)))])
+
+
+def test_ranges_are_kept_from_when_a_shard_is_expected_until_it_is_here(tmp_path):
+    cache = ShardCache(tmp_path / "cache")
+    keep(cache, "a.tar")
+    assert not cache.folder.exists()
+    cache.expect("a.tar")
+    keep(cache, "a.tar")
+    assert kept(cache, "a.tar") == bytes(100)
+    put(cache, "a.tar", bytes(100))
+    cache.expect("a.tar")
+    keep(cache, "a.tar")
+    assert kept(cache, "a.tar") is None
+    assert sorted(path.name for path in cache.folder.iterdir()) == [".lock", "a.tar"]
+
+
+def test_ranges_count_against_the_limit_and_evict_nothing(tmp_path):
+    cache = ShardCache(tmp_path, 1000)
+    put(cache, "a.tar", bytes(800))
+    for name in ("b.tar", "c.tar", "d.tar"):
+        cache.expect(name)
+        keep(cache, name)
+        assert cache.usage_bytes() <= 1000
+    assert [kept(cache, name) is not None for name in ("b.tar", "c.tar", "d.tar")] == [True, False, False]
+    assert cache.find("a.tar", 800) is not None
+
+
+def test_ranges_make_room_where_evicting_shards_is_not_enough(tmp_path):
+    cache = ShardCache(tmp_path, 1000)
+    put(cache, "a.tar", bytes(800))
+    cache.expect("b.tar")
+    keep(cache, "b.tar")
+    put(cache, "c.tar", bytes(800))
+    assert kept(cache, "b.tar") is not None
+    reader = cache.find("c.tar", 800)
+    put(cache, "d.tar", bytes(190))
+    assert reader is not None
+    assert kept(cache, "b.tar") is None
+    assert cache.usage_bytes() <= 1000
+
+
+def test_a_folder_that_cannot_be_written_keeps_no_ranges_and_says_nothing(tmp_path):
+    (tmp_path / "cache").touch()
+    cache = ShardCache(tmp_path / "cache", 1000)
+    cache.expect("a.tar")
+    keep(cache, "a.tar")
+    assert kept(cache, "a.tar") is None

@@ -17,7 +17,7 @@ from headrace.errors import IntegrityError, StorageError
 from headrace.format.indexes.index_entries import SampleEntry, build_index
 from headrace.format.tars.unpacking import unpacker_of
 from headrace.stores import refetch
-from headrace.streaming.cache import download
+from headrace.streaming.cache import download, kept_ranges
 from headrace.streaming.cache.cache import CacheFullError, ShardCache
 from headrace.streaming.cache.download import Downloader, ShardDownload
 from headrace.streaming.settings import FetchSettings
@@ -111,6 +111,47 @@ def test_a_shard_comes_in_pieces(store, cache, monkeypatch):
     monkeypatch.setattr(download, "pieces", partial(download.pieces, max_bytes=4096))
     assert downloader(store, cache).fetch(delivery(store))
     assert store.asked == [(0, 4096), (4096, 8192), (8192, len(CONTENT))]
+    assert is_whole(cache)
+
+
+@pytest.fixture
+def all_ranges_count(monkeypatch):
+    monkeypatch.setattr(kept_ranges, "_LEAST_BYTES", 1)
+
+
+def keep(cache, *spans, content=CONTENT):
+    cache.expect("a.tar")
+    cache.keep_ranges("a.tar", len(CONTENT), [(span, memoryview(content[slice(*span)])) for span in spans])
+
+
+@pytest.mark.usefixtures("all_ranges_count")
+def test_only_the_gaps_between_kept_ranges_are_fetched(store, cache, monkeypatch):
+    monkeypatch.setattr(download, "pieces", partial(download.pieces, max_bytes=4096))
+    keep(cache, (100, 200), (4000, 9000))
+    traffic = Traffic()
+    assert Downloader(cache, FetchSettings(), traffic).fetch(delivery(store))
+    assert store.asked == [(0, 100), (200, 4000), (9000, len(CONTENT))]
+    assert traffic.counts().num_bytes_needed == len(CONTENT) - 5100
+    assert is_whole(cache)
+    assert not list(cache.folder.glob(".*.ranges"))
+
+
+@pytest.mark.usefixtures("all_ranges_count")
+def test_ranges_that_are_kept_during_the_download_are_not_fetched(store, cache, monkeypatch):
+    monkeypatch.setattr(download, "pieces", partial(download.pieces, max_bytes=4096))
+    cache.expect("a.tar")
+    store.damage = lambda blob: keep(cache, (5000, 6000)) or blob  # while the first piece comes
+    assert downloader(store, cache).fetch(delivery(store))
+    assert store.asked == [(0, 4096), (4096, 5000), (6000, 8192), (8192, len(CONTENT))]
+    assert is_whole(cache)
+
+
+@pytest.mark.usefixtures("all_ranges_count")
+def test_kept_ranges_of_a_shard_with_another_digest_are_fetched_again(store, cache):
+    """Bytes between samples are not compared when they are kept."""
+    keep(cache, (100, 200), content=CONTENT.swapcase())
+    assert downloader(store, cache).fetch(delivery(store))
+    assert store.asked == [(0, 100), (200, len(CONTENT)), (0, len(CONTENT))]
     assert is_whole(cache)
 
 

@@ -43,6 +43,26 @@ def test_every_result_and_every_error_comes_in_the_place_of_its_item(outcomes, n
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5])
+def test_the_first_item_is_alone_where_asked_for(depth):
+    begun, submitted = [], []
+
+    def work(item, pending):
+        begun.append(item)
+        pending.end(item)
+
+    def submit(task):
+        submitted.append(len(begun))
+        task()
+
+    ahead = LookAhead(iter(range(100)), work, submit, depth, depth_at_start=1)
+    results = ahead.results()
+    assert next(results) == 0
+    assert submitted == [0, *range(1, 1 + depth)]
+    assert [next(results), next(results)] == [1, 2]
+    assert begun == list(range(3 + depth))
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
 def test_no_more_items_are_begun_than_asked_for(depth):
     begun, one_more = [], threading.Semaphore(0)
 

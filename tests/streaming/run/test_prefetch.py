@@ -37,7 +37,7 @@ class Access:
     is_named_by_content = True
 
     def __init__(self, room):
-        self.fetched, self.grown = [], threading.Condition()
+        self.fetched, self.expected, self.grown = [], [], threading.Condition()
         self.let_go_of: list[int] = []
         self.room = room
 
@@ -46,6 +46,9 @@ class Access:
 
     def cache_name(self, shard):
         return f"{shard}.tar"
+
+    def expect(self, shard):
+        self.expected.append(shard)
 
     def let_go(self, shard):
         with self.grown:
@@ -124,6 +127,7 @@ def begin():
     def start(horizon, share=WorkerShare(), run=None, access=None, first=0):  # noqa: B008 - frozen
         run, access = run or Run(), access or Access(NUM_BATCHES)
         begun.append(Prefetcher([Reader(access)], run, share, horizon, first))
+        begun[-1].begin()
         return begun[-1], run, access
 
     yield start
@@ -154,6 +158,20 @@ def test_a_short_horizon_is_kept_from_the_start(begin):
     look(prefetcher)
     assert run.looked_at == list(range(31))
     assert access.await_number(4) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("begins", [Prefetcher.begin, lambda prefetcher: prefetcher.delivered(0)])
+def test_nothing_is_downloaded_beside_the_first_batch_but_everything_is_expected(begins):
+    """Its ranges are kept for the downloads, with which it does not share the connection."""
+    access = Access(NUM_BATCHES)
+    prefetcher = Prefetcher([Reader(access)], Run(), WorkerShare(), 30)
+    look(prefetcher)
+    assert access.expected == [0, 1, 2]
+    assert access.fetched == []
+    assert prefetcher._threads._tasks == []
+    begins(prefetcher)
+    assert access.await_number(3)[:3] == [0, 1, 2]
+    prefetcher.close()
 
 
 def test_a_run_that_goes_on_in_its_midst_is_looked_at_from_there(begin):

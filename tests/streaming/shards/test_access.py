@@ -50,11 +50,7 @@ def spread(tmp_path, monkeypatch):
 def test_every_second_sample_comes_as_it_was_planned(spread, tmp_path, monkeypatch, plan, num_requests):
     gap, most = plan
 
-    def planned(spans, **asked):
-        is_sample = "max_bytes" in asked  # the fields of one sample
-        return coalesce(spans, **asked) if is_sample else coalesce(spans, max_gap_bytes=gap, max_bytes=most)
-
-    monkeypatch.setattr(access, "coalesce", planned)
+    monkeypatch.setattr(access, "coalesce", lambda spans, **_: coalesce(spans, max_gap_bytes=gap, max_bytes=most))
     dataset = make(f"{spread.uri}/audio", tmp_path / "cache", shuffle=False)
     reader = dataset.reading.readers[0]
     reader.primary.index(0)
@@ -78,6 +74,42 @@ def test_a_sample_larger_than_a_request_comes_in_pieces(spread, tmp_path, monkey
     assert np.array_equal(found, clips(8, frames=(30_000, 31_000))[3].audio())
     spans = [request.span for request in spread.requests if request.path.endswith(".tar")]
     assert len(set(spans)) == len(spans) > 5
+
+
+@pytest.mark.parametrize("is_expected", [True, False])
+def test_no_byte_of_an_expected_shard_is_fetched_twice(spread, tmp_path, is_expected):
+    """Neither by two readers whose ranges overlap, nor by the download that follows."""
+    datasets = [make(f"{spread.uri}/audio", tmp_path / "cache", shuffle=False) for _ in range(2)]  # two processes
+    readers = [dataset.reading.readers[0] for dataset in datasets]
+    if is_expected:
+        readers[0].primary.expect(0)
+    for reader, samples in zip(readers, ([1, 3, 4], [3, 4, 6]), strict=True):
+        for row in reader.rows(np.array(samples), samples, patient=False):
+            sample = row.primary
+            audio = sample.opened().read(*sample.span(sample.columns.audio[0].columns[0][0]))
+            assert bytes(audio) == clips(8, frames=(30_000, 31_000))[row.position].flac()
+    assert readers[1].primary.fetch(0)
+    (tar,) = (spread.folder / "audio").glob("*.tar")
+    (kept,) = (tmp_path / "cache").glob("*.tar")
+    assert kept.read_bytes() == tar.read_bytes()
+    asked = [range_of(request) for request in spread.requests if request.path.endswith(".tar")]
+    assert (sum(stop - start for start, stop in asked) == kept.stat().st_size) == is_expected
+
+
+def range_of(request):
+    """First byte of the request, and the one after its last."""
+    first, last = map(int, request.span.removeprefix("bytes=").split("-"))
+    return first, last + 1
+
+
+def test_a_shard_that_is_here_or_compressed_is_not_expected(spread, tmp_path, monkeypatch):
+    access_to = make(f"{spread.uri}/audio", tmp_path / "cache", shuffle=False).reading.readers[0].primary
+    monkeypatch.setattr(access_to, "name", lambda shard: "a.tar.gz")
+    access_to.expect(0)
+    monkeypatch.undo()
+    access_to.fetch(0)
+    access_to.expect(0)
+    assert not list((tmp_path / "cache").glob(".*.ranges"))
 
 
 def test_counters_go_on_when_a_state_is_loaded(server, tmp_path):

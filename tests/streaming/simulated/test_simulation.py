@@ -9,6 +9,7 @@ import pytest
 
 from headrace import Cluster, FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from headrace.streaming.run.prefetch import Prefetcher
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.drills import make, wait_for
 
@@ -27,6 +28,14 @@ def after_shards(cache, num_shards):
     return wait
 
 
+@pytest.fixture
+def downloads_at_once(monkeypatch):
+    """Downloads begin before the first batch, as they do with workers."""
+    init = Prefetcher.__init__
+    monkeypatch.setattr(Prefetcher, "__init__", lambda one, *args: init(one, *args) or one.begin())
+
+
+@pytest.mark.usefixtures("downloads_at_once")
 def test_each_rank_downloads_what_was_simulated(server, tmp_path):
     planned = make(f"{server.uri}/audio", tmp_path / "simulated", world=World(0, 2), **OWN_SHARDS)
     simulated = planned.simulate(num_hosts=2)
