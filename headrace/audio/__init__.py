@@ -21,7 +21,7 @@ from headrace.audio.forms import (
 )
 from headrace.audio.loudness import Levels, levels
 from headrace.audio.member_file import MemberFile
-from headrace.audio.partial import PartFacts, decode_part, seek_points
+from headrace.audio.partial import PartFacts, decode_part, part_spans, seek_points
 from headrace.audio.probe import probe, probe_version
 from headrace.audio.seek_points import SeekPoints
 from headrace.audio.segments import plan_segments
@@ -58,6 +58,7 @@ __all__ = [
     "known_flac",
     "levels",
     "open_encoded",
+    "part_spans",
     "plan_segments",
     "planned_bytes",
     "probe",

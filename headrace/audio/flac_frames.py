@@ -69,20 +69,29 @@ def decode_frames_at(
         out: is filled, as in `decode_frames`.
         start: number of the first sample.
     """
-    stop, number = start + out.shape[1], points.at(start)
-    behind = -(-stop // points.step)
-    end = int(points.places[behind]) if behind < len(points.places) else file.num_bytes
-    begin, first = int(points.places[number]), points.frame(number)
+    stop, first = start + out.shape[1], points.frame(points.at(start))
+    ((begin, end),) = flac_spans(points, (start, stop), file.num_bytes)
     blob = file.part(begin, end)
     header = bytes(blob[:MOST_FRAME_HEADER_BYTES])
     if (head := _streaminfo(file, facts, header)) is None or _number(header) * _block_samples(header) != first:
         return False
-    block, last = _block_samples(header), _Place(end, min(facts[0], points.frame(behind)))
+    block, last = _block_samples(header), _Place(end, min(facts[0], points.frame(_behind(points, stop))))
     if (wanted := -(-stop // block) * block) < last.sample:
         near = max(1, int(points.places[points.at(wanted)]) - begin)
         search = _Search(file, flac_info(head), block)
         last = next(search.frames_of(blob, near, begin, (wanted, wanted + 1)), last)
     return _decoded(head, blob[: last.byte - begin], out, (start, first, last.sample))
+
+
+def flac_spans(points: SeekPoints, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
+    """Bytes that `decode_frames_at` reads for frames [start, stop) of a file."""
+    number = _behind(points, stretch[1])
+    end = int(points.places[number]) if number < len(points.places) else num_bytes
+    return [(int(points.places[points.at(stretch[0])]), end)]
+
+
+def _behind(points: SeekPoints, frame: int) -> int:
+    return -(-frame // points.step)
 
 
 def flac_points(file: MemberFile, info: FlacInfo) -> SeekPoints | None:

@@ -57,7 +57,7 @@ def decode_mpeg_at(
     file: MemberFile, form: tuple[int, int], points: SeekPoints, out: npt.NDArray[np.float32], start: int
 ) -> bool:
     """Decode samples as `decode_mpeg`, whose bytes seek points give: in one read, unless frames differ much in size."""
-    stop = start + out.shape[1] + _SPARE_FRAMES * points.step // _TURN
+    stop = start + out.shape[1] + _spare(points)
     for number in _points_before(points, start):
         for blob in growing(file, int(points.places[number]), points.ends(stop, file.num_bytes)):
             kind = kind_of(int.from_bytes(blob[1:4], "big")) if blob[0] == 0xFF else None
@@ -72,6 +72,16 @@ def decode_mpeg_at(
         if frames.are_enough:
             return frames.decode(out)
     return False
+
+
+def mpeg_spans(points: SeekPoints, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
+    """Bytes that `decode_mpeg_at` probably reads for samples [start, stop) of a file."""
+    begin = int(points.places[next(_points_before(points, stretch[0]))])
+    return [(begin, next(points.ends(stretch[1] + _spare(points), num_bytes)))]
+
+
+def _spare(points: SeekPoints) -> int:
+    return _SPARE_FRAMES * points.step // _TURN
 
 
 def mpeg_points(file: MemberFile, num_samples: int) -> SeekPoints | None:

@@ -116,7 +116,16 @@ def ogg_points(file: MemberFile, rate_hz: int) -> SeekPoints | None:
     wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - coding.pre_roll
     numbers = np.maximum(0, np.searchsorted(before, wanted, "right") - 1)
     places = np.array(begins, np.int64)[numbers] if begins else numbers
-    return SeekPoints(Coding.OGG, 0, _POINT_FRAMES, places) if begins and len(places) else None
+    kind = Coding.OPUS if coding.is_opus else Coding.VORBIS
+    return SeekPoints(kind, 0, _POINT_FRAMES, places) if begins and len(places) else None
+
+
+def ogg_spans(points: SeekPoints, rate_hz: int, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
+    """Bytes that `decode_ogg_at` probably reads for frames [start, stop) of a file."""
+    begin, pre_roll = int(points.places[points.at(stretch[0])]), _PRE_ROLL["VORBIS"]
+    if points.coding == Coding.OPUS:
+        pre_roll = _OPUS_SAMPLES_BEFORE * rate_hz // _OPUS_RATE_HZ
+    return [(0, int(points.places[0])), (begin, next(_ends(points, stretch[1] + pre_roll, num_bytes)))]
 
 
 class _Coding(NamedTuple):

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audio.flac_frames import decode_frames, decode_frames_at, flac_points, part_info
+from headrace.audio.flac_frames import decode_frames, decode_frames_at, flac_points, flac_spans, part_info
 from headrace.audio.member_file import MemberFile
-from headrace.audio.mpeg_frames import decode_mpeg, decode_mpeg_at, mpeg_points
+from headrace.audio.mpeg_frames import decode_mpeg, decode_mpeg_at, mpeg_points, mpeg_spans
 from headrace.audio.ogg import MAGIC as OGG
-from headrace.audio.ogg_frames import decode_ogg, decode_ogg_at, ogg_points
+from headrace.audio.ogg_frames import decode_ogg, decode_ogg_at, ogg_points, ogg_spans
 from headrace.audio.seek_points import Coding, SeekPoints
 from headrace.audio.tags import id3_bytes, is_mpeg
 from headrace.audio.wav_frames import read_wav, wav_layout
@@ -80,10 +80,28 @@ def seek_points(file: MemberFile, facts: PartFacts) -> SeekPoints | None:
         return None
 
 
+def part_spans(points: SeekPoints, facts: PartFacts, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
+    """Bytes that `decode_part` probably reads by seek points, so that they can be fetched before.
+
+    Args:
+        points: of the file.
+        facts: see `decode_part`.
+        stretch: the first frame, and one past the last.
+        num_bytes: size of the file.
+    """
+    if points.coding == Coding.FLAC:
+        return flac_spans(points, stretch, num_bytes)
+    if points.coding == Coding.MPEG:
+        return mpeg_spans(points, stretch, num_bytes)
+    return ogg_spans(points, facts.sample_rate_hz, stretch, num_bytes)
+
+
 def _decoded_at(
     file: MemberFile, facts: PartFacts, points: SeekPoints, out: npt.NDArray[np.float32], start_frame: int
 ) -> bool:
     """Whether a part could be decoded from the places of an index."""
+    if points.frame(points.at(start_frame)) > start_frame:
+        return False
     if points.coding == Coding.FLAC:
         return decode_frames_at(file, facts, points, out, start_frame)
     if points.coding == Coding.MPEG:

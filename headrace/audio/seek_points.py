@@ -19,7 +19,8 @@ class Coding(IntEnum):
 
     FLAC = 1
     MPEG = 2
-    OGG = 3
+    VORBIS = 3
+    OPUS = 4
 
 
 class SeekPoints(NamedTuple):

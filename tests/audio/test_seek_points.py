@@ -120,7 +120,7 @@ def sounds():
 
 FORGED = st.fixed_dictionaries(
     {
-        "coding": st.integers(1, 3),
+        "coding": st.integers(1, 4),
         "first": st.integers(-9, 9),
         "step": st.one_of(st.none(), st.integers(1, 1 << 30)),
     }

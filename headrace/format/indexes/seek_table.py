@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 GRID, PLACES = "seek_grid", "seek_places"
-_NUM_CODINGS = 3
+_NUM_CODINGS = 4
 _MOST_FRAMES = 1 << 31
 _NO_PLACES = np.empty(0, np.int64)
 

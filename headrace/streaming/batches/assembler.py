@@ -16,6 +16,7 @@ from headrace.streaming.batches.batch_transform import TransformedBatch
 from headrace.streaming.batches.copied_batch import CopiedBatch, copy_plan
 from headrace.streaming.batches.in_place_batch import InPlaceBatch, can_fill_in_place
 from headrace.streaming.batches.open_batch import OpenBatch, read_again_if_damaged, sample_error
+from headrace.streaming.batches.part_fetching import fetch_parts
 from headrace.streaming.batches.processing import SampleProcessing
 from headrace.streaming.batches.sample_batch import SampleBatch, whole_sample
 from headrace.streaming.order.batch_plan import BatchPlan
@@ -72,6 +73,7 @@ class Assembler:
             found = stream.rows(ids[places], plan.positions[places].tolist(), patient=plan.patient)
             for place, row in zip(places.tolist(), found, strict=True):
                 rows[place] = row_to_read(row, self._processing.config.on_missing_latents)
+        fetch_parts(rows, self._processing.crop, plan.epoch)
         return rows
 
     def sample(self, row: BatchRow, epoch: int) -> Sample:

@@ -32,7 +32,9 @@ from headrace.streaming.samples.stored_sample import StoredAudio, StoredSample
 from headrace.streaming.settings import SampleSettings
 
 _MOST_OF_PARTS = 2  # half of a file is decoded as a whole, and its bytes are compared with their checksum
-_BLOCK_BYTES, _LEAST_BYTES = 16 << 10, 1 << 10  # read at a time in a search, and where places are known
+_BLOCK_BYTES = 16 << 10
+LEAST_BYTES = 1 << 10
+"""Bytes that are read at a time at least, where seek points are known."""
 
 Sounds = dict[str, NDArray[np.float32]]
 """Audio fields by name, (channels, frames)."""
@@ -69,7 +71,7 @@ def _filled_by_part(sample: StoredSample, field: StoredAudio, out: NDArray[np.fl
         return False
     shard, (start, stop) = sample.opened(), field.span
     points = sample.seek_points(field)
-    block_bytes = _BLOCK_BYTES if points is None else _LEAST_BYTES
+    block_bytes = _BLOCK_BYTES if points is None else LEAST_BYTES
     file = MemberFile(lambda begin, end: shard.read(start + begin, start + end), stop - start, block_bytes)
     facts = PartFacts(field.num_frames, sample.sample_rate_hz, field.num_channels)
     if not decode_part(file, facts, out[:, :count], first, points and SeekPoints(*points)):

@@ -153,6 +153,14 @@ class ShardAccess:
             self._warn(reason)
         return self._ranged(shard, [fields for fields in samples() if fields])
 
+    def fetch_parts(self, shard: int, opened: BlobShard, spans: Sequence[Span]) -> None:
+        """Fetch bytes of long audio, which are not compared with a checksum, for a shard that is read by ranges.
+
+        Raises:
+            StorageError: the store failed, also after retries.
+        """
+        self._fetch_spans(self.shards.storage, shard, spans, opened, _GAP_OF_PARTS_BYTES)
+
     def fetch(self, shard: int, keep: Collection[str] = ()) -> bool:
         """Download a whole shard into the cache. Returns whether this call downloaded it.
 
@@ -334,11 +342,13 @@ class ShardAccess:
             keeper.forget(self.shards.storage, self.name(shard))
             self._indexes.forget(shard)
 
-    def _fetch_spans(self, storage: Storage, shard: int, spans: Sequence[Span], opened: BlobShard) -> None:
+    def _fetch_spans(
+        self, storage: Storage, shard: int, spans: Sequence[Span], opened: BlobShard, gap_bytes: int = _GAP_BYTES
+    ) -> None:
         """Read spans of a shard: near spans in one request, and several requests at the same time."""
         name = self.name(shard)
-        gap = _GAP_OF_PARTS_BYTES if self.reads_parts else _GAP_BYTES
-        ranges = [(request.start, request.stop) for request in coalesce(spans, max_gap_bytes=gap)]
+        gap_bytes = _GAP_OF_PARTS_BYTES if self.reads_parts else gap_bytes
+        ranges = [(request.start, request.stop) for request in coalesce(spans, max_gap_bytes=gap_bytes)]
         asked = [piece for start, stop in ranges for piece in pieces(start, stop)]
         try:
             found = map_on_threads(lambda piece: storage.read_ranges(name, [piece])[0], asked, "range")
