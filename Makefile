@@ -116,7 +116,7 @@ release:  ## Build the wheel and the sdist of the committed files, and check the
 versions: $(STAMP) release  ## Lowest versions of dependencies, and each Python: benchmarks/results/versions.json
 	$(BIN)/python -m tools.check_versions build/release/dist/*.whl
 
-constraints:  ## Resolve pyproject.toml anew into constraints.txt (torch stays where it is)
+constraints:  ## Resolve pyproject.toml anew: constraints.txt, and the image's hashes (torch stays where it is)
 	tools/make-constraints "$(PYTHON)" "$(EXTRAS),ray,mutants,docs"
 
 clean:  ## Remove .venv, caches, built data and Dagster's history

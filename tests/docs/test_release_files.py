@@ -36,6 +36,26 @@ def test_the_image_has_every_package_and_extra_that_is_there():
     assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
 
 
+def test_what_the_image_installs_has_the_pinned_version_and_a_hash():
+    pinned = set((ROOT / "constraints.txt").read_text().splitlines())
+    lines = (ROOT / "containers/requirements.txt").read_text().splitlines()
+    found = [re.fullmatch(r"(\S+==\S+) --hash=sha256:[0-9a-f]{64}", line) for line in lines if line[0] != "#"]
+    assert len(found) > 100
+    assert {line[1] if line else "" for line in found} <= {line for line in pinned if not line.startswith("torch==")}
+    roots = {re.split(r"[\[=]", text)[0].lower() for text in PROJECT["optional-dependencies"]["postgres"]}
+    assert roots <= {line[1].split("==")[0] for line in found}
+
+
+def test_the_image_installs_by_hashes_before_anything_else():
+    copied = [source for *sources, _ in instructions("COPY") for source in sources]
+    assert "containers/requirements.txt" in copied
+    commands = " ".join(word for words in instructions("RUN") for word in words).split("&&")
+    installs = [command.split() for command in commands if "install" in command.split()]
+    assert {"--no-deps", "--require-hashes", "requirements.txt"} <= set(installs[0])
+    assert "--no-deps" in installs[-1]
+    assert ".[dagster,postgres]" in installs[-1]
+
+
 def test_services_are_on_loopback_and_wait_for_their_database():
     assert set(COMPOSE["services"]) == {"webserver", "daemon", "postgres"}
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]

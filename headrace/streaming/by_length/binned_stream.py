@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
 from headrace.format.manifests.length_census import LengthCensus, cell_of
+from headrace.format.sample_starts import sample_starts
 from headrace.streaming.by_length.length_bins import LengthBins
 from headrace.streaming.by_length.lengths import StreamLengths
 from headrace.streaming.order.bijection import mix, permute
-from headrace.streaming.order.passes import ShardLine, StreamOrder
+from headrace.streaming.order.passes import StreamOrder
 from headrace.streaming.recent import Recent
 
 _PICK, _PICK_ROUNDING, _BLOCK_FRACTION, _BIN_BLOCK = range(501, 505)
@@ -207,8 +208,9 @@ class BinnedStream:
         """Samples at places among those of a bin in a block of a pass."""
         columns = self._columns[bin_number]
         counts = self._counts(number, shards)[:, columns].astype(np.int64)
-        line = ShardLine(counts.ravel())
-        field, offset = line.locate(place)
+        starts = sample_starts(counts.ravel())
+        field = np.searchsorted(starts, place, side="right") - 1  # "right" steps over empty cells
+        offset = place - starts[field]
         shard_in_block, column = np.divmod(field, counts.shape[1])
         shard, cell = shards[shard_in_block], column + columns.start
         if number == self._order.num_whole:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.format.lazy import cached_property
-from headrace.format.sample_starts import sample_starts
 from headrace.streaming.order.bijection import mix, permute, unpermute
+from headrace.streaming.order.shard_line import ShardLine
 from headrace.streaming.order.spec import OrderSpec, SamplingMethod, ShuffleAlgo
 from headrace.streaming.recent import Recent
 
@@ -87,43 +87,6 @@ class FullPermutation:
     def inverse(self, place: Ints) -> Ints:
         """Positions of places in [0, size)."""
         return unpermute(place, self.size, mix(self.key, _FULL))
-
-
-class ShardLine:
-    """Shards end to end: maps places on the line to shards and offsets. Takes 8 to 12 bytes for each shard."""
-
-    __slots__ = ("shards", "starts")
-
-    def __init__(self, sizes: NDArray[np.integer], shards: NDArray[np.int32] | None = None) -> None:
-        """Lay shards of `sizes` (num_shards,) end to end, in the order `shards` (num_shards,) or in storage order."""
-        self.shards = shards
-        self.starts = sample_starts(sizes if shards is None else sizes[shards])
-
-    @property
-    def size(self) -> int:
-        """Places on the line."""
-        return int(self.starts[-1])
-
-    @property
-    def numbers(self) -> NDArray[np.integer]:
-        """(num_shards,); the shards, in the order of the line."""
-        return np.arange(len(self.starts) - 1) if self.shards is None else self.shards
-
-    def locate(self, place: Ints) -> tuple[Ints, Ints]:
-        """Shard of each place, and the offset in that shard."""
-        index = np.searchsorted(self.starts, place, side="right") - 1  # "right" steps over empty shards
-        shard = index if self.shards is None else self.shards[index].astype(np.int64)
-        return shard, place - self.starts[index]
-
-    def index_of(self, shard: Ints) -> Ints:
-        """Place of each shard in the order of the line."""
-        if self.shards is None:
-            return shard
-        if len(shard) == 1:  # a search is faster than the inverse of the whole order
-            return np.flatnonzero(self.shards == shard)
-        index = np.empty(len(self.shards), np.int64)
-        index[self.shards] = np.arange(len(self.shards))
-        return np.asarray(index[shard])
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +163,12 @@ class Pass:
         if self.line is storage:
             return samples if self.permutation is None else self.permutation.inverse(samples)
         shard, offset = storage.locate(samples)
-        at = self.line.index_of(shard)
+        start, size = self.line.start_and_size(shard)
         if self.pick_key is not None:
             key = mix(self.pick_key, _PICK_WITHIN, shard)
             offset = unpermute(offset, storage.starts[shard + 1] - storage.starts[shard], key)
-        is_taken = offset < self.line.starts[at + 1] - self.line.starts[at]
-        place = self.line.starts[at] + np.where(is_taken, offset, 0)
+        is_taken = offset < size
+        place = start + np.where(is_taken, offset, 0)
         position = place.copy()
         if self.permutation is not None:  # a shard without a sample in the pass may be at the end of the line
             position[is_taken] = self.permutation.inverse(place[is_taken])
@@ -320,10 +283,13 @@ class StreamOrder:
 
     def shards_of_pass(self, key: int) -> NDArray[np.int32] | None:
         """int32 (num_shards,), the order of the shards in the pass with this key; None for storage order."""
+        return ShardLine(self.shard_sizes, self._shards_key(key)).shards
+
+    def _shards_key(self, key: int) -> int | None:
+        """Key of the order of the shards in the pass with this key; None for storage order."""
         if not self._spec.shuffle or self._spec.shuffle_algo is ShuffleAlgo.FULL:
             return None
-        num_shards = len(self.shard_sizes)
-        return permute(np.arange(num_shards), num_shards, mix(key, _SHARD_ORDER)).astype(np.int32)
+        return int(mix(key, _SHARD_ORDER))
 
     def block_size(self, size: int) -> int:
         """Samples of a shuffle block in a pass of `size` samples; all of them if the whole pass is mixed."""
@@ -359,7 +325,7 @@ class StreamOrder:
         is_full = self._spec.shuffle_algo is ShuffleAlgo.FULL
         if is_full and not is_partial:
             return Pass(self.storage, FullPermutation(size, key))
-        line = ShardLine(self.picked_of_shards if is_partial else self.shard_sizes, self.shards_of_pass(key))
+        line = ShardLine(self.picked_of_shards if is_partial else self.shard_sizes, self._shards_key(key))
         permutation = FullPermutation(size, key) if is_full else self._block_permutation(size, key)
         return Pass(line, permutation, self.pick_key if is_partial else None)
 
