@@ -129,8 +129,9 @@ def _public() -> Iterator[tuple[str, str]]:
 def _settings(sources: Path, pages: dict[str, str], api: list[str]) -> dict[str, object]:
     """The settings of MkDocs. Nothing is loaded from another host."""
     grouped = [{title: [f"{name}.md" for name in names.split()]} for title, names in _GROUPS.items()]
-    kinds = sorted(page for page in pages.values() if page.startswith("sources/"))
-    grouped[0]["Data sets"].insert(2, {"Kinds of sources": kinds})
+    for group, place, title, folder in ((0, 2, "Kinds of sources", "sources/"), (1, 4, "Each trainer", "trainers/")):
+        found = sorted(page for page in pages.values() if page.startswith(folder))
+        next(iter(grouped[group].values())).insert(place, {title: found})
     decisions = sorted(page for page in pages.values() if page.startswith("design/"))
     grouped[-1]["Project"] += [*_PAGES, {"Decisions": decisions}]
     handler = {"paths": [str(ROOT)], "options": _OPTIONS}
