@@ -25,18 +25,27 @@ CUTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def tars(tmp_path_factory):
+    """A tar of four long recordings of each kind."""
+    folder = tmp_path_factory.mktemp("tars")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeking, "LONG_BYTES", 20_000)
+        for kind, form in KINDS.items():
+            (folder / kind).mkdir()
+            files = {f"k{number}.{kind}": encoded(*form, 1, number, seconds=12) for number in range(4)}
+            (folder / kind / "a.tar").write_bytes(tar_of(files))
+            index_tars(str(folder / kind), num_threads=1)
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    """A store with a tar of four long recordings of each kind."""
-    for module in (stored_sample, stream_reader, seeking):
+def store(tars, monkeypatch):
+    """A store with these tars."""
+    for module in (stored_sample, stream_reader):
         monkeypatch.setattr(module, "LONG_BYTES", 20_000)
     monkeypatch.setattr("headrace.streaming.shards.view_shards._REQUEST_BYTES", 100)
-    for kind, form in KINDS.items():
-        (tmp_path / kind).mkdir()
-        files = {f"k{number}.{kind}": encoded(*form, 1, number, seconds=20) for number in range(4)}
-        (tmp_path / kind / "a.tar").write_bytes(tar_of(files))
-        index_tars(str(tmp_path / kind), num_threads=1)
-    with fault_server(tmp_path) as server:
+    with fault_server(tars) as server:
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
         yield server
