@@ -1,12 +1,17 @@
 """Seek points are found when a shard is written, and when a tar is indexed; `verify` compares them."""
 
 import io
+import random
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from headrace.errors import FormatError
+from headrace.audio import MemberFile, PartFacts, SeekPoints, decode_part, part_spans
+from headrace.errors import FormatError, HeadraceError
 from headrace.format.indexes import index, seeking
 from headrace.format.indexes.index_files import parse_index
 from headrace.format.indexes.indexing import index_tar
@@ -15,6 +20,7 @@ from headrace.upkeep.tar_indexes import index_tars
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.audio.test_partial import files
+from tests.support.forging import forged_table
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.tars import tar_of
 
@@ -95,3 +101,32 @@ def test_the_command_writes_them(tmp_path):
     (tmp_path / "x.tar").write_bytes(tar_of(members()))
     index_tars(str(tmp_path), num_threads=1)
     assert parse_index((tmp_path / "x.idx").read_bytes(), "x.idx").seeks is not None
+
+
+@given(number=st.integers(0, 1 << 32))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_forged_points_are_used_or_an_error_of_the_family(number):
+    blob, tar = forgeable()
+    try:
+        found = parse_index(forged_table(blob, random.Random(number)), "x.idx")
+        points = [found.seek_points(row) for row in range(len(found))]
+    except HeadraceError:
+        return
+    for row, one in enumerate(points):
+        if one is not None:
+            start, stop = found.audio_range(row)
+            member = memoryview(tar)[start:stop]
+            file = MemberFile(lambda first, last, member=member: member[first:last], len(member), 1)
+            facts = PartFacts(60_000, int(found.sample_rate_hz[row]), int(found.num_channels[row]))
+            out = np.empty((max(1, facts.num_channels % 9), 1000), np.float32)
+            decode_part(file, facts, out, 20_000, SeekPoints(*one))
+            part_spans(SeekPoints(*one), facts, (20_000, 21_000), stop - start)
+
+
+@cache
+def forgeable():
+    """The bytes of an index with seek points, and of its tar."""
+    tar = tar_of({"a.flac": files("flac")[4], "b.mp3": files("mp3")[5], "c.ogg": files("vorbis")[5]})
+    blob = index_tar(io.BytesIO(tar), "x.tar").to_bytes()
+    assert len(parse_index(blob, "x.idx").seeks.places) > 9
+    return blob, tar
