@@ -72,7 +72,7 @@ class Prefetcher:
         with self._lock:
             held, self._held = self._held, None
         for shard, first in held or ():
-            self._submit(shard, first)
+            self._threads.submit(self._fetching(shard, first, is_late=True), first)
 
     def delivered(self, index: int) -> None:
         """Record that the consumer has batch `index` of the run: shards that later batches do not need are released."""
@@ -163,11 +163,12 @@ class Prefetcher:
                 return
         self._threads.submit(self._fetching(shard, first), first)
 
-    def _fetching(self, shard: _Shard, first: int) -> Callable[[], None]:
-        return lambda: self._fetch(shard, first)
+    def _fetching(self, shard: _Shard, first: int, *, is_late: bool = False) -> Callable[[], None]:
+        return lambda: self._fetch(shard, first, is_late=is_late)
 
-    def _fetch(self, shard: _Shard, first: int) -> None:
-        if self._is_closed or self._last_need.get(shard, _NEVER) < self._delivered:  # no longer needed
+    def _fetch(self, shard: _Shard, first: int, *, is_late: bool) -> None:
+        """Download a shard, unless it is no longer needed; one whose download was held back serves later epochs."""
+        if self._is_closed or (not is_late and self._last_need.get(shard, _NEVER) < self._delivered):
             return
         access, number = shard
         num_behind = self._num_behind

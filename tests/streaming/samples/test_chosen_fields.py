@@ -169,6 +169,15 @@ def test_streams_have_fields_of_their_own(folder):
     assert "audio" in dataset[13]
 
 
+def test_shards_that_only_the_first_batch_needs_are_kept_for_later_epochs(server, tmp_path):
+    made = StreamingDataset(remote="s3://bucket/audio", local=tmp_path, split="train", batch_size=64)
+    loader = StreamingDataLoader(made)
+    assert len(keys_once_kept(loader, tmp_path, 11)) == 64
+    before = len(server.requests)
+    list(loader)
+    assert [request for request in server.requests[before:] if request.path.endswith(".tar")] == []
+
+
 def test_of_a_store_only_the_ranges_of_wanted_fields_are_fetched(server, dataset_folder, tmp_path):
     def read(**more):
         dataset = StreamingDataset(
