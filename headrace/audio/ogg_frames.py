@@ -84,17 +84,19 @@ def decode_ogg_at(
                 return False
             samples = sound.read(sound.frames, dtype="float32", always_2d=True)
         first = coding.frame(_granule(pages)) - len(samples) if first is None else first
-        if not first <= start or len(samples) < stop - first:
+        least_before = coding.pre_roll if coding.is_opus and begin != len(head) else 0
+        if start - first < least_before or len(samples) < stop - first:
             return False
         out[:] = samples[start - first : stop - first].T
         return True
     return False
 
 
-def ogg_points(file: MemberFile, rate_hz: int) -> SeekPoints | None:
+def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | None:
     """Places of pages, found from all bytes of a file.
 
-    None for files of several streams, and others that `decode_ogg` leaves to a whole decode.
+    None for files of several streams, whose pages count other frames than a decoder (their positions begin late), and
+    others that `decode_ogg` leaves to a whole decode.
 
     Raises:
         AudioError: as `ogg_links` and `parts_of`.
@@ -113,6 +115,8 @@ def ogg_points(file: MemberFile, rate_hz: int) -> SeekPoints | None:
             begins.append(page.start)
             before.append(coding.frame(granule))
         granule = max(granule, page.granule)
+    if not 0 <= num_frames - coding.frame(granule) < min(coding.scale, 2):  # Opus at a lower rate is rounded
+        return None
     wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - coding.pre_roll
     numbers = np.maximum(0, np.searchsorted(before, wanted, "right") - 1)
     places = np.array(begins, np.int64)[numbers] if begins else numbers

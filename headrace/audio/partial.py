@@ -75,7 +75,7 @@ def seek_points(file: MemberFile, facts: PartFacts) -> SeekPoints | None:
             return flac_points(file, flac) if flac[:3] == facts else None
         if id3_bytes(head) or is_mpeg(head):
             return mpeg_points(file, facts.num_frames)
-        return ogg_points(file, facts.sample_rate_hz) if head.startswith(OGG) and facts.num_channels <= 2 else None
+        return ogg_points(file, *facts[:2]) if head.startswith(OGG) and facts.num_channels <= 2 else None
     except AudioError:
         return None
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.audio import MemberFile, PartFacts, SeekPoints, decode_part, seek_points
 from headrace.audio.decode import decode
+from headrace.audio.ogg import changed_page, pages_of
 from tests.audio.test_partial import encoded, files, places
 from tests.support.mpegs import mp3_of
 
@@ -110,6 +111,27 @@ def test_a_variable_size_of_blocks_has_no_points():
     blob = bytearray(files("flac")[0])
     blob[8:10] = (16).to_bytes(2, "big")
     assert seek_points(opened(bytes(blob)), facts_of(files("flac")[0])[1]) is None
+
+
+@pytest.mark.parametrize("late", [1, 5 * 44_100, 1 << 62])
+def test_ogg_whose_pages_count_other_frames_has_no_points(late):
+    blob = files("vorbis")[0]
+    _, facts = facts_of(blob)
+    pages = pages_of(blob, is_end=True)
+    moved = [
+        changed_page(blob[page.start : page.stop], 6, (page.granule + late * (page.granule > 0)).to_bytes(8, "little"))
+        for page in pages
+    ]
+    assert seek_points(opened(b"".join(moved)), facts) is None
+
+
+def test_opus_from_too_near_a_point_is_not_decoded(monkeypatch):
+    only_points(monkeypatch)
+    blob = opus_files()[3]
+    _, facts = facts_of(blob)
+    points = seek_points(opened(blob), facts)
+    forged = points._replace(first=-points.step)
+    assert part(blob, facts, forged, (10 * points.step, 1000)) is None
 
 
 @cache
