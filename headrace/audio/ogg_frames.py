@@ -31,6 +31,7 @@ _PRE_ROLL = {"VORBIS": 1 << 14, "OPUS": 12_000}
 _OPUS_SAMPLES_BEFORE = 24_000  # at 48 kHz: after 12,000, one crop in 200 still differs by more than 2⁻²⁰
 _POINT_FRAMES = 1 << 14
 _OPUS_RATE_HZ = 48_000
+_MOST_PAGE_FRAMES = 255 * 5760  # a page has 255 packets at most, and a packet of Opus 120 ms
 _GRANULE_AT, _SEQUENCE_AT = 6, 18  # in a page
 _SKIP_AT = 10  # in the packet OpusHead: samples to leave out at the beginning
 
@@ -80,7 +81,7 @@ def decode_ogg_at(
             continue
         stream, first = coding.stream(head, blob, pages, is_start=begin == len(head))
         with open_plain(cast("BinaryIO", io.BytesIO(stream))) as sound:
-            if facts[1:] != (sound.samplerate, sound.channels) or sound.frames > facts[0]:
+            if facts[1:] != (sound.samplerate, sound.channels) or sound.frames > len(pages) * _MOST_PAGE_FRAMES:
                 return False
             samples = sound.read(sound.frames, dtype="float32", always_2d=True)
         first = coding.frame(_granule(pages)) - len(samples) if first is None else first
@@ -116,6 +117,8 @@ def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | 
             before.append(coding.frame(granule))
         granule = max(granule, page.granule)
     if not 0 <= num_frames - coding.frame(granule) < min(coding.scale, 2):  # Opus at a lower rate is rounded
+        return None
+    if num_frames > len(pages) * _MOST_PAGE_FRAMES:
         return None
     wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - coding.pre_roll
     numbers = np.maximum(0, np.searchsorted(before, wanted, "right") - 1)

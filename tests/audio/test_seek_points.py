@@ -125,6 +125,15 @@ def test_ogg_whose_pages_count_other_frames_has_no_points(late):
     assert seek_points(opened(b"".join(moved)), facts) is None
 
 
+def test_ogg_of_more_frames_than_its_pages_can_have_has_no_points():
+    for blob, late in ((files("vorbis")[0], 1 << 40), (opus_files()[3], 1 << 40)):
+        _, facts = facts_of(blob)
+        pages = pages_of(blob, is_end=True)
+        granule = (pages[-1].granule + late).to_bytes(8, "little")
+        moved = blob[: pages[-1].start] + changed_page(blob[pages[-1].start : pages[-1].stop], 6, granule)
+        assert seek_points(opened(moved), facts._replace(num_frames=facts.num_frames + late)) is None
+
+
 def test_opus_from_too_near_a_point_is_not_decoded(monkeypatch):
     only_points(monkeypatch)
     blob = opus_files()[3]

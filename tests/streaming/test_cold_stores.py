@@ -8,8 +8,9 @@ import pytest
 
 from headrace import StreamingDataLoader, World
 from headrace.streaming.batches.assembler import Assembler
+from headrace.streaming.run.prefetch import Prefetcher
 from tests.support.streaming.corpus import clips, write_dataset
-from tests.support.streaming.drills import check, make, wait_for
+from tests.support.streaming.drills import check, make
 from tests.support.streaming.fault_server import fault_server
 
 CORPUS = clips(320, frames=(20_000, 21_000))
@@ -71,15 +72,27 @@ def test_a_cold_epoch_moves_each_byte_about_once(far, folder, tmp_path):
 
 def test_the_first_batch_has_the_connection_for_itself(far, tmp_path, monkeypatch):
     """Neither a download nor another batch is asked for before it is there."""
-    before = []
-    opening = Assembler.open
-    monkeypatch.setattr(
-        Assembler, "open", lambda *args: before.append(list(map(num_bytes, far.requests))) or opening(*args)
-    )
+    opened, under_way, asked, is_there = [], [], [], threading.Event()
+    opening, beginning = Assembler.open, Prefetcher.begin
+
+    def open_alone(*args):
+        opened.append(args)
+        if len(opened) > 1:
+            is_there.wait(60)
+        made = opening(*args)
+        under_way.append(len(opened))
+        return made
+
+    def begin(prefetcher):
+        asked.append(list(map(num_bytes, far.requests)))
+        beginning(prefetcher)
+
+    monkeypatch.setattr(Assembler, "open", open_alone)
+    monkeypatch.setattr(Prefetcher, "begin", begin)
     batches = iter(StreamingDataLoader(make(f"{far.uri}/audio", tmp_path / "cache", batch_size=4)))
     next(batches)
-    wait_for(lambda: len(before) > 1)
+    is_there.set()
     batches.close()
-    assert not any(before[0])
-    assert 1 <= sum(size > 0 for size in before[1]) <= 4
-    assert max(before[1]) <= LARGE_BYTES
+    assert under_way[0] == 1
+    assert 1 <= sum(size > 0 for size in asked[0]) <= 4
+    assert max(asked[0]) <= LARGE_BYTES

@@ -7,7 +7,7 @@ import numpy as np
 
 GRID, PLACES = "seek_grid", "seek_places"
 _NUM_CODINGS = 4
-_MOST_FRAMES = 1 << 31
+_MOST_FRAMES, _MOST_STEP = 1 << 31, 1 << 17
 _NO_PLACES = np.empty(0, np.int64)
 
 
@@ -72,7 +72,7 @@ class SeekTable(NamedTuple):
         codings, firsts, steps, counts = grid.reshape(-1, 4).T
         if places.ndim != 1 or (counts < 0).any() or (counts > places.size).any() or counts.sum() != places.size:
             return f"the numbers of seek points do not fit {places.size} places"
-        is_known = (codings > 0) & (codings <= _NUM_CODINGS) & (steps > 0) & (steps < _MOST_FRAMES)
+        is_known = (codings > 0) & (codings <= _NUM_CODINGS) & (steps > 0) & (steps < _MOST_STEP)
         is_known &= (firsts > -_MOST_FRAMES) & (firsts < _MOST_FRAMES)
         if not np.where(counts > 0, is_known, (grid.reshape(-1, 4) == 0).all(1)).all():
             return "seek points of no known coding, or on no grid"
