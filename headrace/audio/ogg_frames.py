@@ -203,7 +203,7 @@ def opus_samples(page: bytes) -> int:
     samples = 0
     for lacing in lacings:
         if begin:
-            samples = _packet_samples(page[at : at + 2])
+            samples = _packet_samples(page[at : at + min(lacing, 2)])
         begin = lacing < 255
         total += samples if begin else 0
         at += lacing

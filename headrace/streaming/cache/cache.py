@@ -30,9 +30,9 @@ from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.cache.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.eviction import NextUses, Turn, coldest_first, turns
-from headrace.streaming.cache.file_locks import is_at, is_held, lock, lock_soon, release, remove_unlocked
 from headrace.streaming.cache.kept_ranges import KeptRanges, keep_ranges, stored_bytes
 from headrace.streaming.cache.opened import FileShard
+from headrace.streaming.concurrency.file_locks import is_at, is_held, lock, lock_soon, release, remove_unlocked
 from headrace.streaming.concurrency.host_lock import locked_for_a_while
 
 _PART = ".part"

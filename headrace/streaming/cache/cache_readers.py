@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.format.typed_json import json_value
-from headrace.streaming.cache.file_locks import is_held, lock, release
+from headrace.streaming.concurrency.file_locks import is_held, lock, release
 
 _POSITION = struct.Struct("<qq")
 _NAME = re.compile(r"\.reader-[0-9a-f]{32}")

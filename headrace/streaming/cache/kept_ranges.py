@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from headrace.checksums import crc32
 from headrace.streaming.cache.coalesce import Span, pieces
-from headrace.streaming.cache.file_locks import lock, release
+from headrace.streaming.concurrency.file_locks import lock, release
 
 _HEAD = struct.Struct("<QQI")
 _LEAST_BYTES = 32 << 10  # fewer bytes cost less than the request that the gap beside them would become

@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 
 from headrace.stores.waiting import wait
+from headrace.streaming.concurrency.file_locks import lock, release
 
 _POLL_SECONDS = 0.005
 
@@ -18,16 +19,15 @@ def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file that is being made; without a lock if the folder cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError:
         yield
         return
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        _release(lock)
+        release(descriptor)
 
 
 @contextlib.contextmanager
@@ -44,26 +44,10 @@ def locked_for_a_while(path: Path, patience_seconds: float) -> Iterator[None]:
     with contextlib.ExitStack() as held:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            held.callback(_release, lock)
-            while not _is_locked(lock) and time.monotonic() < deadline:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            held.callback(release, descriptor)
+            while not lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB) and time.monotonic() < deadline:
                 if not wait(_POLL_SECONDS):
                     raise CancelledError
             held.callback(path.unlink, missing_ok=True)
         yield
-
-
-def _release(lock: int) -> None:
-    """Unlock a file, also for a forked child that has it open, and close it."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(lock, fcntl.LOCK_UN)
-    os.close(lock)
-
-
-def _is_locked(file: int) -> bool:
-    """Lock a file. Returns False if another process has locked it; raises where there are no locks."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

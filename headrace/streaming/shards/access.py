@@ -14,9 +14,8 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from pathlib import Path
 
-from headrace.errors import FormatError, IntegrityError, StorageError, StoreUnavailableError
-from headrace.format.indexes.index import VERSION_NOTE, ShardIndex, index_name
-from headrace.format.indexes.index_files import parse_index
+from headrace.errors import IntegrityError, StorageError, StoreUnavailableError
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.lazy import cached_property
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
@@ -30,6 +29,7 @@ from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, Sto
 from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.foreign import IndexKeeper
+from headrace.streaming.shards.kept_indexes import load_index
 from headrace.streaming.shards.shard_set import IndexCache, ShardSet
 from headrace.streaming.stats import Traffic
 
@@ -377,29 +377,9 @@ class ShardAccess:
         self.files.keep(shard, opened, num_kept)
         return opened
 
-    @cached_property
-    def _is_kept(self) -> bool:
-        """Whether indexes are kept in the cache: those of a store whose shards are named by content."""
-        return self.is_named_by_content and self.shards.storage.local_path("any") is None
-
     def _load_index(self, shard: int) -> ShardIndex:
-        storage, name = self.shards.storage, self.name(shard)
-        if not self._is_kept:
-            return self.shards.load_index(storage, name)
-        if (found := self._kept_index(shard)) is not None:
-            return found
-        with self.cache.index_lock(self.cache_name(shard), self._config.download_timeout_seconds):
-            if (found := self._kept_index(shard)) is None:  # nor has another process fetched it meanwhile
-                found = self.shards.load_index(storage, name)
-                self.cache.keep_index(self.cache_name(shard), found.to_bytes())
-        return found
-
-    def _kept_index(self, shard: int) -> ShardIndex | None:
-        blob = self.cache.kept_index(self.cache_name(shard))
-        try:
-            return None if blob is None else parse_index(blob, index_name(self.name(shard)))
-        except FormatError:  # the kept file is incomplete: read the one of the store
-            return None
+        patience = self._config.download_timeout_seconds
+        return load_index(self.shards, self.name(shard), self.cache, patience)
 
     def _warn(self, reason: str) -> None:
         with self._warning:  # several downloads may find the reason at the same time

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from headrace.streaming.cache import file_locks
-from headrace.streaming.cache.file_locks import is_at, is_held, lock, lock_soon, release
+from headrace.streaming.concurrency import file_locks
+from headrace.streaming.concurrency.file_locks import is_at, is_held, lock, lock_soon, release
 
 NOW = fcntl.LOCK_EX | fcntl.LOCK_NB
 

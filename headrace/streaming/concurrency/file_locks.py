@@ -1,4 +1,4 @@
-"""Locks on files of the cache folder, by `flock`, which the kernel releases when a process dies.
+"""Locks on files that processes of a host share, by `flock`, which the kernel releases when a process dies.
 
 A lock belongs to the open file, and a forked child has the same open file. So a lock is released by `LOCK_UN`, which
 holds for both processes, before the file is closed; otherwise it would be held until the child ends.
