@@ -5,6 +5,7 @@ snapshots share a folder. No tar is opened.
 """
 
 import fnmatch
+import itertools
 import os
 import re
 import warnings
@@ -32,12 +33,14 @@ from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
 from headrace.locate.outputs import ShardFolder
+from headrace.ordered import TaskThreads, map_in_order
 from headrace.signed_urls import unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
 from headrace.stores.storage import LocalStorage, ObjectStorage, Storage, Transfer, open_storage
 
+_NAMES_AT_ONCE = 32
 _LONGEST_NAME_BYTES = 255  # of a local file
 _BUCKETS = ("s3://", "gs://", "az://", "abfs://")
 
@@ -133,7 +136,9 @@ def tars_of_pattern(
         return PlainTars(storage, tuple(_of_split(listed, split)))
     odd = set[str]()
     parts = [last] if "{" in last and _is_spelled_so(storage, last) else expand_braces(last)
-    names = [name for part in parts for name in _matching(storage, part, odd)]
+    with TaskThreads(_NAMES_AT_ONCE, "names") as pool:  # each of them may be a request
+        found = map_in_order(pool, lambda part: list(_matching(storage, part, odd)), parts, window=2 * _NAMES_AT_ONCE)
+        names = list(itertools.chain.from_iterable(found))
     _warn_of_texts(storage, _texts_of(storage, names[:1]))
     there, number = _in_snapshots(storage, list(dict.fromkeys(names)), snapshot)
     return PlainTars(storage, _checked(storage, _of_split(there, split), odd), None, number)
@@ -265,16 +270,15 @@ def _is_spelled_so(storage: Storage, pattern: str) -> bool:
 def _matching(storage: Storage, pattern: str, odd: set[str]) -> Iterator[str]:
     """Names that match a shell glob, sorted; `*` stops at `/`. A plain name must be there. For `odd` see `_tars`."""
     special = SPECIAL.search(pattern)
-    if special is not None and _is_spelled_so(storage, pattern):
-        special = None
-    if special is None:
+    listed = [] if special is None else _tars(storage, odd, pattern[: special.start()])[0]
+    if special is None or pattern in listed or (not is_tar(pattern) and _is_spelled_so(storage, pattern)):
         if not storage.exists(pattern):
             if not has_name(storage, pattern):
                 raise NotFoundError(f"{storage.uri}/{pattern}: the shard is not there")
             odd.add(pattern)
         yield pattern
         return
-    for name in _tars(storage, odd, pattern[: special.start()])[0]:
+    for name in listed:
         if name.count("/") != pattern.count("/"):
             continue
         if fnmatch.fnmatchcase(name, pattern):

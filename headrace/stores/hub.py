@@ -84,6 +84,7 @@ class HubStorage:
     prefix: str = ""
     transfer: Transfer = field(default_factory=Transfer)
     _kept: dict[str, _File] = field(default_factory=dict, repr=False, compare=False)
+    _missing: set[str] = field(default_factory=set, repr=False, compare=False)  # URLs; a commit gets no new folders
 
     @classmethod
     def opened(cls, url: str, transfer: Transfer | None) -> "HubStorage":
@@ -101,7 +102,7 @@ class HubStorage:
 
     def at(self, folder: str) -> "HubStorage":
         """See `Storage.at`."""
-        return HubStorage(self.repository, self._full(folder), self.transfer, self._kept)
+        return HubStorage(self.repository, self._full(folder), self.transfer, self._kept, self._missing)
 
     def local_path(self, path: str) -> None:
         """See `Storage.local_path`."""
@@ -174,10 +175,12 @@ class HubStorage:
         start = f"{self.prefix}/{prefix}" if self.prefix else prefix
         folder = start.rpartition("/")[0]
         url = f"{self.repository.url_of_api('tree', self.repository.revision, folder)}?recursive=true"
-        while url:
+        while url and url not in self._missing:
             try:
                 answer = self.retried(prefix, functools.partial(self._asked, url))
             except NotFoundError:  # a folder that is not there
+                if not self.repository.is_bucket:
+                    self._missing.add(url)
                 return
             with _as_answered(self.uri):
                 listed = json.loads(answer.content)

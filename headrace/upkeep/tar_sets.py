@@ -9,6 +9,7 @@ import hashlib
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -186,12 +187,14 @@ def _one(
     wanted: TarSet, named: tuple[str, str], before: ShardEntry | None, table: Path
 ) -> tuple[IndexedTar, _Read | None]:
     storage, (name, split) = wanted.tars.storage, named
-    version = tar_version(storage, name)
+    with ThreadPoolExecutor(1) as pool:  # a new tar is asked for both at once, since each is a wait
+        looked = pool.submit(find_foreign_index, storage, name) if before is None else None
+        version = tar_version(storage, name)
     rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
     if before is not None and before.input_digest == made_of:
         return IndexedTar(name, before.num_samples, before.num_bytes), None
-    theirs = find_foreign_index(storage, name)
+    theirs = find_foreign_index(storage, name) if looked is None else looked.result()
     try:
         with _opened(wanted, name) as file:
             if theirs is not None:

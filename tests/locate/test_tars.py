@@ -1,6 +1,7 @@
 """The tars of a plain WebDataset are found by their names; no tar is opened."""
 
 import json
+import threading
 
 import pytest
 
@@ -61,6 +62,18 @@ def test_a_pattern_means_what_it_matches_in_its_own_folder(folder, pattern, name
 def test_a_tar_that_is_named_in_full_must_be_there(folder):
     with pytest.raises(NotFoundError, match=r"train-7\.tar: the shard is not there"):
         tars_of_pattern(f"{folder}/train-{{0,7}}.tar", None)
+
+
+def test_tars_that_are_named_in_full_are_looked_up_at_once_since_each_may_be_a_request(folder, monkeypatch):
+    both, exists = threading.Barrier(2), LocalStorage.exists
+
+    def met(storage, path):
+        if "{" not in path:
+            both.wait(timeout=60)
+        return exists(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "exists", met)
+    assert tars_of_pattern(f"{folder}/{{test,train}}-0.tar", None).names == ("test-0.tar", "train-0.tar")
 
 
 def test_a_name_that_leads_to_no_file_is_an_error_and_not_a_missing_tar(folder):

@@ -131,3 +131,15 @@ def test_tars_of_the_hub_get_columns_in_a_local_folder_and_are_read_at_the_commi
     assert {one.path.partition("?")[0] for one in hub.sent} == {f"/{COMMITS[0]}/with_json/train-002.tar"}
     assert not any("Authorization" in one.headers for one in hub.sent)
     assert all(one.headers["Authorization"] == f"Bearer {TOKEN}" for one in hub.asked)
+
+
+@pytest.mark.parametrize("name", ["data", "data/train-*.tar", "data/train-{000..001}.tar"])
+def test_nothing_is_asked_twice_before_tars_are_indexed(hub, tmp_path, name):
+    # each request is a wait before the first byte: the commit, folders, and each tar's place and indexes of others
+    index_tars(f"{SONGS}/{name}", into=str(tmp_path / "into"))
+    asked = [one.path for one in hub.asked]
+    beside = {f"train-{shard:03d}{end}" for shard in range(2) for end in (".tar", ".tar.idx", ".json")}
+    resolved = [path.rpartition("/")[2] for path in hub.resolved()]
+    spelled_so = {"train-%7B000..001%7D.tar"}  # a name of its own, perhaps; nothing is listed that would say so
+    assert set(resolved) - beside - spelled_so == set(), "a glob is not looked up as if it were a name"
+    assert len(asked) == len(set(asked))
