@@ -9,18 +9,22 @@ import atexit
 import contextlib
 import functools
 import os
+import select
 import ssl
 import threading
 import time
 import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection, InvalidURL
-from urllib.parse import urlsplit
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, InvalidURL
+from string import punctuation
+from urllib.parse import quote, urljoin, urlsplit
 
 _IDLE_SECONDS = 20.0  # routers forget idle connections without a word
 _MOST_IDLE = 128
 _AGENT = {"User-Agent": "headrace"}
+_OK = 200
 
 _Place = tuple[str, str]  # scheme and host with its port
 
@@ -51,26 +55,48 @@ def answered(
             connection.sock.settimeout(timeout_seconds)
         try:
             connection.request(method, target, headers=sent)
-            return connection.getresponse()
-        except BaseException:
+            return _final(connection.getresponse())
+        except BaseException as error:
             connection.close()
+            if isinstance(error, UnicodeError):  # of a host or a path that is not ASCII
+                raise InvalidURL(f"{url}: not an address of http or https") from error
             raise
 
     found = idle.asked(place, ask)
     if found is None and _is_proxied(*place):
         request = urllib.request.Request(url, headers=sent, method=method)  # noqa: S310 - HTTP alone, see `_parsed`
         with _through_proxy().open(request, timeout=timeout_seconds) as proxied:
-            yield proxied
+            yield _final(proxied)
         return
     connection, answer = found or (new := _connection(*place), ask(new))
     try:
         yield answer
+    except HTTPException:  # the end of the answer is unknown
+        connection.close()
+        raise
     finally:
         if answer.isclosed() and connection.sock is not None:
             idle.keep(place, connection)
         else:
             answer.close()
             connection.close()
+
+
+def redirected(url: str, headers: Message) -> str | None:
+    """The URL that an answer to a request for `url` redirects to; None if it has none.
+
+    Spaces and bytes beyond ASCII, which some servers send, are percent-encoded.
+
+    Raises:
+        InvalidURL: it is not a URL. The message may have all of it.
+    """
+    target = headers.get("Location")
+    if target is None:
+        return None
+    try:
+        return urljoin(url, quote(target, safe=punctuation, encoding="latin-1"))  # as `http.client` decodes it
+    except ValueError as error:
+        raise InvalidURL(f"{target}: {error}") from error
 
 
 class _Idle:
@@ -89,7 +115,7 @@ class _Idle:
         9.3.1), which goes over the next one.
         """
         while (kept := self._taken(place)) is not None:
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
                 return kept, ask(kept)
         return None
 
@@ -100,9 +126,10 @@ class _Idle:
             self._drop(_MOST_IDLE)
 
     def close(self) -> None:
-        """Close all connections."""
-        with self._lock:
+        """Close all connections, unless a thread is looking for one: in a forked process it would never end."""
+        if self._lock.acquire(blocking=False):
             self._drop(0)
+            self._lock.release()
 
     def _taken(self, place: _Place) -> HTTPConnection | None:
         """The connection to this place that was used last."""
@@ -112,7 +139,9 @@ class _Idle:
                 _, there, connection = self._kept[number]
                 if there == place:
                     del self._kept[number]
-                    return connection
+                    if _is_silent(connection):
+                        return connection
+                    connection.close()
         return None
 
     def _drop(self, most: int) -> None:
@@ -129,12 +158,30 @@ def _idle(_pid: int) -> _Idle:
     return idle
 
 
+def _is_silent(connection: HTTPConnection) -> bool:
+    """Whether the server has sent nothing since its answer; what it sends is its end, or the answer to no request."""
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return not poll.poll(0)
+
+
+def _final(answer: HTTPResponse) -> HTTPResponse:
+    """The answer itself. Raises `HTTPException` for an interim one (1xx), which Python's client takes for the last."""
+    if answer.status < _OK:
+        raise HTTPException(f"the server answers {answer.status} {answer.reason} before its answer")
+    return answer
+
+
 def _parsed(url: str) -> tuple[_Place, str]:
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise InvalidURL(f"{url}: {error}") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise InvalidURL(f"{url}: not an address of http or https")
     target = url.partition("//")[2][len(parts.netloc) :].partition("#")[0]
-    return (parts.scheme, parts.netloc), target if target.startswith("/") else f"/{target}"
+    host = parts.netloc.rpartition("@")[2]  # a name and a password are not sent, as by obstore
+    return (parts.scheme, host), target if target.startswith("/") else f"/{target}"
 
 
 def _connection(scheme: str, host: str) -> HTTPConnection:

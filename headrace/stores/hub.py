@@ -12,7 +12,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from http.client import HTTPResponse
@@ -21,6 +20,7 @@ from urllib.parse import urljoin
 
 from headrace.errors import FileChangedError, NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores import web_objects
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.hub_requests import Answer, Repository, asked, parsed_name, token_for
 from headrace.stores.ranged_files import opened_by_ranges
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|")
 _PIECE_BYTES = 4 << 20  # each piece is a request of its own
-_AT_ONCE = 8
 _MOST_KEPT = 4096
 _KEPT_SECONDS, _MARGIN_SECONDS = 300.0, 30.0
 _EXPIRES = re.compile(r"[?&](X-Amz-)?Expires=(\d+)")
@@ -120,11 +119,7 @@ class HubStorage:
             return exactly(blob, *span, path)
 
         wanted = list(dict.fromkeys(span for span in ranges if span[0] < span[1]))
-        if len(wanted) < 2:
-            found = dict(zip(wanted, map(of_one, wanted), strict=True))
-        else:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(wanted))) as pool:
-                found = dict(zip(wanted, pool.map(of_one, wanted), strict=True))
+        found = dict(zip(wanted, map_on_threads(of_one, wanted, "range"), strict=True))
         return [found.get(span, b"") for span in ranges]
 
     def fetch(

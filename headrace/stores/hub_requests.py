@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPException, HTTPResponse, InvalidURL
 from pathlib import Path
-from urllib.parse import quote, unquote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from headrace.errors import ConfigError, NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores.client_errors import PASSING_STATUSES
-from headrace.stores.connections import answered
+from headrace.stores.connections import answered, redirected
 from headrace.stores.retry_after import asked_by
 
 _PUBLIC = "https://huggingface.co"
@@ -123,10 +123,10 @@ def asked(url: str, what: str, timeout_seconds: float, method: str = "GET") -> A
     """
     for _ in range(_MOST_REDIRECTS):
         answer = _asked_once(url, what, timeout_seconds, method)
-        target = answer.headers.get("Location")
+        target = redirected(url, answer.headers)
         if target is None:
             return answer
-        url = urljoin(url, target)
+        url = target
         if not _is_own(url):
             return Answer(url, answer.headers)
     raise StorageError(f"{what}: the Hub redirects without end")

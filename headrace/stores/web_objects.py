@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException, HTTPResponse, InvalidURL
-from urllib.parse import urljoin
 
 from headrace.errors import NotFoundError, StorageError, StoreUnavailableError
 from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.client_errors import PASSING_STATUSES
-from headrace.stores.connections import answered
+from headrace.stores.connections import answered, redirected
 from headrace.stores.retry_after import asked_by
 
 _ODD = re.compile(
@@ -118,12 +117,12 @@ def _followed(url: str, timeout_seconds: float, headers: dict[str, str], token: 
     with ExitStack() as stack:
         answer = stack.enter_context(answered(url, timeout_seconds, headers | own))
         for _ in range(_MOST_REDIRECTS):
-            target = answer.headers.get("Location") if answer.status in _REDIRECTS else None
+            target = redirected(url, answer.headers) if answer.status in _REDIRECTS else None
             if target is None:
                 break
             answer.read()
             stack.close()
-            url = urljoin(url, target)
+            url = target
             answer = stack.enter_context(answered(url, timeout_seconds, headers))
         yield answer
 

@@ -2,14 +2,18 @@
 
 import contextlib
 import os
+import select
+import signal
+import ssl
 import threading
 from collections.abc import Iterator
+from email.message import Message
 from http.client import HTTPException, InvalidURL
 
 import pytest
 
 from headrace.stores import connections
-from headrace.stores.connections import answered
+from headrace.stores.connections import answered, redirected
 from tests.support.web_server import Reply, Request, web_servers
 
 BODY = b"0123456789"
@@ -30,7 +34,8 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server with its address as `url`."""
+    """A server with its address as `url`, to which no connection is open."""
+    connections._idle(os.getpid()).close()
     made = Server()
     with web_servers(made.reply) as (made.url,):
         yield made
@@ -39,6 +44,11 @@ def server() -> Iterator[Server]:
 def read(url, **more):
     with answered(url, 5.0, **more) as answer:
         return answer.read()
+
+
+def the_kept():
+    (kept,) = (connection for *_, connection in connections._idle(os.getpid())._kept)
+    return kept
 
 
 def test_requests_after_one_another_use_one_connection(server):
@@ -80,6 +90,54 @@ def test_connections_that_were_closed_since_cost_no_error(server):
     server.replies = [Reply(is_broken=True), Reply(is_broken=True)]  # both kept connections end without an answer
     assert read(server.url) == BODY
     assert len(server.asked) == 5
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ssl.SSLEOFError])
+def test_a_connection_that_ends_while_it_is_written_to_costs_no_error(server, error, monkeypatch):
+    def ended(*_, **__):
+        raise error
+
+    read(server.url)
+    monkeypatch.setattr(the_kept(), "request", ended)
+    assert read(server.url) == BODY
+    assert len(set(server.ports)) == 2
+
+
+def test_what_a_server_says_unasked_answers_no_request(server):
+    """More than Python's client reads in advance."""
+    server.replies = [Reply(raw=Reply(body=BODY).encoded("GET") + Reply(body=b"x" * 10_000).encoded("GET") * 5)]
+    assert read(server.url) == BODY
+    assert select.select([the_kept().sock], [], [], 30)[0]
+    assert read(server.url) == BODY
+    assert len(set(server.ports)) == 2
+
+
+@pytest.mark.parametrize("status", [102, 103])
+def test_an_interim_answer_is_an_error_rather_than_the_answer_to_this_request_and_the_next(server, status):
+    server.replies = [Reply(status, headers={"Content-Length": ""})]
+    with pytest.raises(HTTPException, match=f"answers {status}"), answered(server.url, 5.0):
+        pass
+    assert read(server.url) == BODY
+    assert len(set(server.ports)) == 2
+
+
+def test_an_answer_that_is_damaged_ends_its_connection(server):
+    server.replies = [Reply(headers={"Transfer-Encoding": "chunked", "Content-Length": ""}, body=b"zz\r\n")]
+    with pytest.raises(HTTPException):
+        read(server.url)
+    assert read(server.url) == BODY
+    assert len(set(server.ports)) == 2
+
+
+def test_a_forked_process_ends_though_a_thread_of_its_parent_was_looking_for_a_connection():
+    idle = connections._Idle()
+    with idle._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            idle.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_new_connection_that_breaks_is_an_error_after_one_request(server):
@@ -132,10 +190,47 @@ def test_a_forked_process_does_not_write_into_the_connections_of_its_parent(serv
     assert [port == server.ports[0] for port in server.ports] == [True, False, True]
 
 
-@pytest.mark.parametrize("url", ["file:///etc/passwd", "http:///a", "ftp://host/a", "nonsense", "http://host/a b"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "file:///etc/passwd", "http:///a", "ftp://host/a", "nonsense", "http://host/a b", "http://[::1/a",
+        "http://two..dots/a",
+    ],
+)  # fmt: skip
 def test_what_is_no_url_of_a_web_server_is_an_error(url):
     with pytest.raises(InvalidURL), answered(url, 5.0):
         pass
+
+
+def test_a_path_that_is_not_ascii_is_an_error_and_a_name_and_password_are_not_sent(server):
+    with pytest.raises(InvalidURL), answered(f"{server.url}/ü", 5.0):
+        pass
+    assert read(server.url.replace("//", "//user:secret@")) == BODY
+    assert "Authorization" not in server.asked[-1].headers
+    assert server.asked[-1].headers["Host"] == server.url.removeprefix("http://")
+
+
+@pytest.mark.parametrize(
+    ("location", "url"),
+    [
+        ("b/c.tar", "http://host/a/b/c.tar"),
+        ("//other/d?e=%20#f", "http://other/d?e=%20#f"),
+        ("/my Ã¼bung.tar", "http://host/my%20%C3%BCbung.tar"),  # UTF-8, as `http.client` decodes it
+        (None, None),
+    ],
+)
+def test_where_a_redirect_leads(location, url):
+    headers = Message()
+    if location is not None:
+        headers["Location"] = location
+    assert redirected("http://host/a/x", headers) == url
+
+
+def test_a_redirect_to_what_is_no_url_is_an_error():
+    headers = Message()
+    headers["Location"] = "http://[::1/"
+    with pytest.raises(InvalidURL):
+        redirected("http://host/", headers)
 
 
 def test_an_answer_that_is_not_of_http_is_an_error(server):

@@ -1,18 +1,29 @@
 """Repositories and buckets of the Hugging Face Hub as a store, on a server that answers as the Hub does."""
 
+import contextlib
 import os
 import pickle
+import threading
 import time
 from email.message import Message
 
 import pytest
 
-from headrace.errors import ConfigError, FileChangedError, NotFoundError, StorageError, UnsafePathError
+from headrace.errors import (
+    ConfigError,
+    FileChangedError,
+    NotFoundError,
+    StorageError,
+    StoreUnavailableError,
+    UnsafePathError,
+)
 from headrace.sources.bucket_source import BucketSource
+from headrace.stores import web_objects
 from headrace.stores.hub import HubStorage, pinned
 from headrace.stores.hub_requests import Answer, parsed_name, token_for
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
+from headrace.stores.waiting import waits_end_with
 from tests.support.hub import COMMITS, TOKEN, hub_server
 
 BLOB = bytes(range(256)) * 8
@@ -70,6 +81,28 @@ def test_an_entry_of_a_listing_is_that_of_the_file_and_changes_with_its_content(
     assert after["small.json"] == before["small.json"]
     assert after["a.bin"].modified_seconds != before["a.bin"].modified_seconds
     assert after["a.bin"].modified_seconds < 2**28
+
+
+def test_ranges_that_fail_are_given_up_with_the_waits_of_their_reader(hub, monkeypatch):
+    """They would be requested again for two minutes, and a process that ends would wait for them."""
+    storage, end, asked = open_storage(f"{SONGS}/data"), threading.Event(), threading.Semaphore(0)
+
+    def fail(*_):
+        asked.release()
+        raise StoreUnavailableError("down")
+
+    def read():
+        with waits_end_with(end), contextlib.suppress(StoreUnavailableError):
+            storage.read_ranges("a.bin", [(0, 1), (2, 3)])
+
+    monkeypatch.setattr(web_objects, "read_range", fail)
+    reader = threading.Thread(target=read)
+    reader.start()
+    for _ in range(4):
+        asked.acquire()
+    end.set()
+    reader.join(30)
+    assert not reader.is_alive()
 
 
 def test_a_store_stays_at_the_commit_that_it_was_opened_at(hub):

@@ -10,7 +10,6 @@ import itertools
 import posixpath
 import warnings
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
@@ -25,6 +24,7 @@ from headrace.format.tars.member_names import LATENT_FIELD, KeyAt, split_name
 from headrace.format.tars.tar import read_members
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.format.typed_json import json_value
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.ranged_files import will_read
 from headrace.stores.storage import Bucket, Storage
 
@@ -215,8 +215,8 @@ def find_foreign_index(storage: Storage, tar: str) -> FoundIndex | None:
     if not isinstance(storage, Bucket) or not tar.endswith(TAR_SUFFIX):  # X.TAR.idx is Headrace's index of X.TAR
         return None
     forms = {f"{tar}.idx": SampleOffsets.parsed, f"{tar[: -len(TAR_SUFFIX)]}.json": MemberSpans.parsed}
-    with ThreadPoolExecutor(len(forms)) as pool:  # most tars have neither, and waiting twice would take twice as long
-        blobs = list(pool.map(lambda path: _content(storage, path), forms))
+    # Most tars have neither, and waiting twice would take twice as long.
+    blobs = map_on_threads(lambda path: _content(storage, path), list(forms), "foreign-index")
     for (path, parse), blob in zip(forms.items(), blobs, strict=True):
         if blob is None:
             continue

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,6 +19,7 @@ from headrace.format.parsed_once import read_once
 from headrace.format.snapshots.shard_table import ROW_BYTES, ShardTable, joined_table
 from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.refetch import is_local, read_sound
 from headrace.stores.storage import Storage
 
@@ -260,8 +260,8 @@ def _each_part(storage: Storage, parts: Sequence[TablePart]) -> Iterator[ShardTa
     if is_local(storage) or len(parts) <= 1:
         yield from (read_part(storage, part) for part in parts)
         return
-    with ThreadPoolExecutor(min(_FETCHES, len(parts)), "parts") as pool:
-        yield from pool.map(lambda part: read_part(storage, part), parts)
+    for start in range(0, len(parts), _FETCHES):
+        yield from map_on_threads(lambda part: read_part(storage, part), parts[start : start + _FETCHES], "parts")
 
 
 def proposals(storage: Storage) -> list[tuple[int, str]]:

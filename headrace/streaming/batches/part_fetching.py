@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from headrace.audio import PartFacts, SeekPoints, part_spans
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.streaming.batches.decode_audio import LEAST_BYTES
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.opened import BlobShard
-from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.samples.crop import Crop
 from headrace.streaming.samples.stored_sample import BatchRow, StoredSample
 

@@ -30,7 +30,7 @@ from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.cache.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.eviction import NextUses, Turn, coldest_first, turns
-from headrace.streaming.cache.kept_ranges import KeptRanges, keep_ranges, stored_bytes
+from headrace.streaming.cache.kept_ranges import KeptRanges, RoomForRanges, keep_ranges, stored_bytes
 from headrace.streaming.cache.opened import FileShard
 from headrace.streaming.concurrency.file_locks import is_at, is_held, lock, lock_soon, release, remove_unlocked
 from headrace.streaming.concurrency.host_lock import locked_for_a_while
@@ -75,6 +75,7 @@ class ShardCache:
         self.limit_bytes = limit_bytes
         self.next_uses: NextUses | None = None
         self._room_for_indexes = 0  # changed only under the lock of the folder
+        self._room_for_ranges = RoomForRanges()
 
     def find(self, name: str, num_bytes: int) -> FileShard | None:
         """Open a shard and mark it as just used; None if it is not in the cache.
@@ -234,14 +235,12 @@ class ShardCache:
 
     def keep_ranges(self, name: str, num_bytes: int, ranges: Sequence[tuple[Span, memoryview]]) -> None:
         """Keep ranges of a shard that is expected, if there is room without evicting; a failure is no error."""
-        path = self._ranges(name)
-        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-            if self.limit_bytes is not None and path.exists():
-                held.enter_context(self._folder_lock())
-                self._room_for_indexes = 0
-                if self.usage_bytes() + stored_bytes(ranges) > self.limit_bytes:
-                    return
-            keep_ranges(path, num_bytes, ranges)
+        path, limit = self._ranges(name), self.limit_bytes
+        with contextlib.suppress(OSError):
+            if limit is None or (
+                path.exists() and self._room_for_ranges.takes(stored_bytes(ranges), lambda: limit - self.usage_bytes())
+            ):
+                keep_ranges(path, num_bytes, ranges)
 
     def drop_ranges(self, name: str) -> None:
         """Forget the ranges that readers have fetched of a shard."""

@@ -5,7 +5,6 @@ resampled audio, and of a crop in seconds where rates differ do not: then `known
 """
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -14,14 +13,13 @@ from headrace.format.manifests.length_census import LengthCensus, joined_census
 from headrace.format.manifests.manifests import bucket_of, read_lengths, split_of
 from headrace.format.manifests.stored_census import StoredCensus
 from headrace.format.snapshots.snapshots import Snapshot, read_snapshot
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.streaming.samples.crop import frames_kept
 from headrace.streaming.settings import SampleSettings
 from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.shard_set import ShardSet
 
 _log = logging.getLogger(__name__)
-
-_FETCHES = 16
 
 
 def stored_census(shards: ShardSet, samples: SampleSettings) -> LengthCensus | None:
@@ -66,8 +64,7 @@ def _each_partition(shards: ShardSet, snapshot: Snapshot, samples: SampleSetting
         stored = read_lengths(shards.storage, name, known.number, known.digest)
         return _after_crop(stored, samples, is_audio=not snapshot.origin)
 
-    with ThreadPoolExecutor(min(_FETCHES, len(names)), "lengths") as pool:
-        return list(pool.map(read, names))
+    return map_on_threads(read, names, "lengths")
 
 
 def _after_crop(stored: StoredCensus | None, samples: SampleSettings, *, is_audio: bool) -> LengthCensus | None:

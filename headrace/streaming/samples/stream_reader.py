@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.format.indexes.index import ABSENT, LONG_BYTES, ShardIndex
 from headrace.format.tars.tar_names import is_packed_tar
-from headrace.streaming.concurrency.parallel import map_on_threads
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.streaming.output_fields import OutputField, hidden_field
 from headrace.streaming.samples.chosen_fields import ChosenFields
 from headrace.streaming.samples.crop import kept_share

@@ -18,6 +18,7 @@ from headrace.errors import IntegrityError, StorageError, StoreUnavailableError
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.lazy import cached_property
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
 from headrace.stores.storage import Storage
 from headrace.stores.waiting import wait
@@ -26,7 +27,6 @@ from headrace.streaming.cache.coalesce import Span, coalesce, pieces, without_ga
 from headrace.streaming.cache.download import Downloader, ShardDownload
 from headrace.streaming.cache.open_files import OpenFiles
 from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, StoredField, digest_of, holds
-from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.foreign import IndexKeeper
 from headrace.streaming.shards.kept_indexes import load_index

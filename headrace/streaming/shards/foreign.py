@@ -24,11 +24,11 @@ from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.refetch import is_local, until_sound
 from headrace.stores.storage import Bucket, LocalStorage, Storage
 from headrace.streaming.cache.opened import UNKNOWN_SIZE
-from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.shards.shard_set import DataIdentity, ListedShards, ShardSet
 
 _INDEXES_AT_ONCE = 8

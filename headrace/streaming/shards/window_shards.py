@@ -20,8 +20,8 @@ from headrace.errors import ConfigError
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
+from headrace.stores.concurrent_requests import map_on_threads
 from headrace.streaming.cache.kept_arrays import Table, kept, kept_path
-from headrace.streaming.concurrency.parallel import map_on_threads
 from headrace.streaming.recent import Recent
 from headrace.streaming.shards.shard_set import ListedShards, ShardList, ShardSet, SnapshotShards
 from headrace.streaming.shards.view_shards import ViewRows, ViewShards

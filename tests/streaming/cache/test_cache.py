@@ -362,6 +362,21 @@ def test_ranges_count_against_the_limit_and_evict_nothing(tmp_path):
     assert cache.find("a.tar", 800) is not None
 
 
+@pytest.mark.parametrize("limit", [1 << 20, 3000])
+def test_ranges_do_not_have_a_large_folder_looked_through_for_each(tmp_path, monkeypatch, limit):
+    """Neither while there is room nor in a full cache, where most looks find none."""
+    cache = ShardCache(tmp_path, limit)
+    put(cache, "a.tar", bytes(2900))
+    looks = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: looks.append(folder) or scandir(folder))
+    for number in range(100):
+        cache.expect(f"{number}.tar")
+        keep(cache, f"{number}.tar")
+    assert len(looks) == 2
+    assert cache.usage_bytes() == 2900 + (100 * 120 if limit > 3000 else 0)
+
+
 def test_ranges_make_room_where_evicting_shards_is_not_enough(tmp_path):
     cache = ShardCache(tmp_path, 1000)
     put(cache, "a.tar", bytes(800))
