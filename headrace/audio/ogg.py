@@ -16,7 +16,7 @@ from headrace.errors import AudioError
 MAGIC = b"OggS"
 _HEADER_BYTES = 27
 _MOST_PAGE_BYTES = _HEADER_BYTES + 255 + 255 * 255
-CONTINUED, _FIRST, _LAST = 1, 2, 4  # bits of a page's flags
+CONTINUED, _FIRST, LAST = 1, 2, 4  # bits of a page's flags
 _SERIAL_AT, _CHECKSUM_AT = 14, 22
 NO_GRANULE = -1  # no packet ends on the page
 _CHUNK_BYTES = 1 << 18
@@ -48,7 +48,7 @@ def ogg_links(file: BinaryIO, num_bytes: int) -> list[tuple[int, int]]:
                 raise _damaged(page.start, f"the stream's position goes back from {granule} to {page.granule}")
             granule = page.granule
         previous = page
-        if page.flags & _LAST:
+        if page.flags & LAST:
             links.append((start, page.stop))
             previous = None
     if previous is not None or not links:

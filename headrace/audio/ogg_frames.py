@@ -1,4 +1,4 @@
-"""Decodes a part of an Ogg file of Vorbis or Opus: by libsndfile's seek, or from the pages that seek points give.
+"""Decodes a part of an Ogg file from the pages that seek points give, and of Vorbis also by libsndfile's seek.
 
 Pages say how many frames end on them (RFC 3533). Vorbis is exact from the second whole packet on. Opus has a state, so
 it is decoded from half a second before the part; its pages become a file that begins there (RFC 7845).
@@ -16,6 +16,7 @@ from headrace.audio.forms import AudioInfo, AudioReject
 from headrace.audio.member_file import MemberFile
 from headrace.audio.ogg import CONTINUED, NO_GRANULE, OggPage, changed_page, ogg_links, pages_of
 from headrace.audio.ogg_heads import OPUS_HEAD, parts_of
+from headrace.audio.ogg_packets import counts_from_zero, has_speech_mode, opus_samples
 from headrace.audio.opening import whole_sound
 from headrace.audio.reader import FrameReader
 from headrace.audio.seek_points import Coding, SeekPoints, growing
@@ -26,9 +27,9 @@ _BLOCK_FRAMES = 1 << 18
 _PAGE = re.compile(rb"OggS\0.", re.DOTALL)  # then the number of its last frame, 8 bytes
 _USUAL_PAGES_BYTES = 20_000
 _MOST_PAGE_BYTES = 65_307
-_PRE_ROLL = {"VORBIS": 1 << 14, "OPUS": 12_000}
-"""Frames that are decoded before the part, by coding; libsndfile's seek in Opus begins earlier still."""
+_VORBIS_FRAMES_BEFORE = 1 << 14
 _OPUS_SAMPLES_BEFORE = 24_000  # at 48 kHz: after 12,000, one crop in 200 still differs by more than 2⁻²⁰
+_SPEECH_SAMPLES_BEFORE = 240_000  # the state of SILK lasts longer: after 96,000, one crop in 64 differs by 0.003
 _POINT_FRAMES = 1 << 14
 _OPUS_RATE_HZ = 48_000
 _MOST_PAGE_FRAMES = 255 * 5760  # a page has 255 packets at most, and a packet of Opus 120 ms
@@ -37,7 +38,9 @@ _SKIP_AT = 10  # in the packet OpusHead: samples to leave out at the beginning
 
 
 def decode_ogg(file: MemberFile, facts: tuple[int, int, int], out: npt.NDArray[np.float32], start: int) -> bool:
-    """Decode frames from `start` on into `out` (channels, frames), which libsndfile finds.
+    """Decode frames of Vorbis from `start` on into `out` (channels, frames), which libsndfile finds.
+
+    Opus is decoded whole: libsndfile's seek is wrong by a page near the ends of long pages.
 
     Args:
         file: an Ogg file.
@@ -50,10 +53,9 @@ def decode_ogg(file: MemberFile, facts: tuple[int, int, int], out: npt.NDArray[n
     """
     with open_plain(cast("BinaryIO", file)) as sound:
         info = info_of(sound)
-        before = _pre_roll(info)
-        if before is None or facts != (info.num_frames, info.sample_rate_hz, info.num_channels):
+        if facts != (info.num_frames, info.sample_rate_hz, info.num_channels) or not _is_countable(file, info):
             return False
-        first = max(0, min(start - before, _last_page_begin(file) - before))
+        first = max(0, min(start, _last_page_begin(file)) - _VORBIS_FRAMES_BEFORE)
         if first:
             sound.seek(first)
         reader = FrameReader(
@@ -96,8 +98,7 @@ def decode_ogg_at(
 def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | None:
     """Places of pages, found from all bytes of a file.
 
-    None for files of several streams, whose pages count other frames than a decoder (their positions begin late), and
-    others that `decode_ogg` leaves to a whole decode.
+    None for files of several streams, and for those whose pages count other frames than a decoder.
 
     Raises:
         AudioError: as `ogg_links` and `parts_of`.
@@ -106,9 +107,12 @@ def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | 
     links = ogg_links(source, file.num_bytes)
     if len(links) > 1 or parts_of(source, links):
         return None
-    pages = pages_of(bytes(file.part(0, file.num_bytes)), is_end=True)
+    data = bytes(file.part(0, file.num_bytes))
+    if not counts_from_zero(data):
+        return None
+    pages = pages_of(data, is_end=True)
     head_bytes = next((page.start for page in pages if page.granule not in (0, NO_GRANULE)), 0)
-    coding = _Coding.of(bytes(file.part(0, head_bytes)), rate_hz)
+    coding = _Coding.of(data[:head_bytes], rate_hz)
     begins, before, granule = list[int](), list[int](), 0
     for page in pages:
         is_last = page is pages[-1]  # whose end is cut: its position counts from the page before
@@ -120,7 +124,9 @@ def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | 
         return None
     if num_frames > len(pages) * _MOST_PAGE_FRAMES:
         return None
-    wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - coding.pre_roll
+    has_speech = coding.is_opus and any(has_speech_mode(data[page.start : page.stop]) for page in pages[2:])
+    before_part = _SPEECH_SAMPLES_BEFORE // coding.scale if has_speech else coding.pre_roll
+    wanted = np.arange(0, coding.frame(granule), _POINT_FRAMES) - before_part
     numbers = np.maximum(0, np.searchsorted(before, wanted, "right") - 1)
     places = np.array(begins, np.int64)[numbers] if begins else numbers
     kind = Coding.OPUS if coding.is_opus else Coding.VORBIS
@@ -129,7 +135,7 @@ def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | 
 
 def ogg_spans(points: SeekPoints, rate_hz: int, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
     """Bytes that `decode_ogg_at` probably reads for frames [start, stop) of a file."""
-    begin, pre_roll = int(points.places[points.at(stretch[0])]), _PRE_ROLL["VORBIS"]
+    begin, pre_roll = int(points.places[points.at(stretch[0])]), _VORBIS_FRAMES_BEFORE
     if points.coding == Coding.OPUS:
         pre_roll = _OPUS_SAMPLES_BEFORE * rate_hz // _OPUS_RATE_HZ
     return [(0, int(points.places[0])), (begin, next(_ends(points, stretch[1] + pre_roll, num_bytes)))]
@@ -155,7 +161,7 @@ class _Coding(NamedTuple):
         """The coding of the pages at the beginning of a file whose frames have a rate."""
         at = head.find(OPUS_HEAD)
         if at < 0:
-            return cls(0, 1, _PRE_ROLL["VORBIS"], is_opus=False)
+            return cls(0, 1, _VORBIS_FRAMES_BEFORE, is_opus=False)
         skip = int.from_bytes(head[at + _SKIP_AT : at + _SKIP_AT + 2], "little")
         if _OPUS_RATE_HZ % rate_hz:
             raise AudioError(AudioReject.UNDECODABLE, f"Opus at {rate_hz} Hz; index the shard again")
@@ -196,32 +202,6 @@ def _shifted(blob: bytes, page: OggPage, samples: int) -> bytes:
     return changed_page(blob, _GRANULE_AT, (page.granule - samples).to_bytes(8, "little", signed=True))
 
 
-def opus_samples(page: bytes) -> int:
-    """Samples at 48 kHz of the packets that end on a page of Opus, which begins with a packet (RFC 6716, 3.1)."""
-    lacings = page[27 : 27 + page[26]]
-    at, begin, total = 27 + len(lacings), True, 0
-    samples = 0
-    for lacing in lacings:
-        if begin:
-            samples = _packet_samples(page[at : at + min(lacing, 2)])
-        begin = lacing < 255
-        total += samples if begin else 0
-        at += lacing
-    return total
-
-
-def _packet_samples(packet: bytes) -> int:
-    """Samples at 48 kHz of a packet, from its first bytes."""
-    if not packet:
-        return 0
-    mode, code = packet[0] >> 3, packet[0] & 3
-    if mode < 12:
-        frame = (480, 960, 1920, 2880)[mode & 3]
-    else:  # hybrid: 10 and 20 ms; CELT: 2.5, 5, 10 and 20 ms
-        frame = (480, 960)[mode & 1] if mode < 16 else (120, 240, 480, 960)[mode & 3]
-    return frame * ((1, 2, 2)[code] if code < 3 else packet[1] & 63 if len(packet) > 1 else 0)
-
-
 def _granule(pages: Sequence[OggPage]) -> int:
     return max(page.granule for page in pages)
 
@@ -238,6 +218,9 @@ def _last_page_begin(file: MemberFile) -> int:
     return 0
 
 
-def _pre_roll(info: AudioInfo) -> int | None:
-    """Frames to decode before a part; None for a file that has to be decoded whole."""
-    return _PRE_ROLL.get(info.subtype) if info.container == "OGG" and info.num_channels <= 2 else None
+def _is_countable(file: MemberFile, info: AudioInfo) -> bool:
+    """Whether libsndfile finds frames of a file as a whole decode counts them."""
+    if (info.container, info.subtype) != ("OGG", "VORBIS") or info.num_channels > 2:
+        return False
+    parts = (bytes(file.part(0, min(num_bytes, file.num_bytes))) for num_bytes in (1 << 14, 2 * _MOST_PAGE_BYTES))
+    return next((found for part in parts if (found := counts_from_zero(part)) is not None), False)

@@ -1,10 +1,10 @@
 """Decodes a part of a long audio file without reading the rest of it.
 
 The values are those of the same frames of a whole decode, bit for bit, for WAV, FLAC, MP3 and Vorbis (tests compare
-them). Opus is decoded from a quarter of a second before the part, by seek points half a second; the difference to a
-whole decode is below 2⁻²⁰ of full scale (in the mode for speech up to 2.3·10⁻³ was seen), and the same part always has
-the same values. Files of which that is not known are left to a whole decode:
-those that libsndfile reads only in parts (`headrace.audio.opening`), other codecs and containers, and damaged ones.
+them). Opus is decoded by seek points alone, from half a second before the part, or five seconds where the file has
+packets of speech; the difference to a whole decode is below 2⁻²⁰ of full scale, and the same part always has the same
+values. Files of which that is not known are left to a whole decode: those that libsndfile reads only in parts
+(`headrace.audio.opening`), other codecs and containers, and damaged ones.
 """
 
 from typing import NamedTuple

@@ -98,16 +98,12 @@ def test_a_part_is_that_of_the_whole_decode(kind):
             assert np.array_equal(found, whole[:, start : start + count]), (number, start)
 
 
-def test_a_part_of_opus_is_near_the_whole_decode_and_always_the_same():
+def test_opus_without_seek_points_is_left_to_the_whole_decode():
+    """The search of libsndfile is wrong by a page at some places, so nothing is read for it."""
     for number, rate in enumerate((8_000, 16_000, 24_000, 48_000)):
         blob = encoded("OGG", "OPUS", rate, 1 + number % 2, number)
         whole, rate_hz = decode(blob)
-        facts = PartFacts(whole.shape[1], rate_hz, whole.shape[0])
-        for start, count in places(whole.shape[1], number, 4):
-            found, _ = part(blob, facts, count, start)
-            again, _ = part(blob, facts, count, start, 1 << 16)
-            assert np.array_equal(found, again)
-            assert np.abs(found - whole[:, start : start + count]).max() < 2**-20
+        assert part(blob, PartFacts(whole.shape[1], rate_hz, whole.shape[0]), 100, 5_000)[0] is None
 
 
 def test_mp3_without_a_header_and_with_a_tag_is_read_in_parts():

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from headrace.audio import MemberFile, PartFacts, SeekPoints, decode_part, seek_points
 from headrace.audio.decode import decode
-from headrace.audio.ogg import changed_page, pages_of
+from headrace.audio.ogg import CONTINUED, changed_page, pages_of
+from headrace.audio.ogg_packets import has_speech_mode
 from tests.audio.test_partial import encoded, files, places
 from tests.support.mpegs import mp3_of
 
@@ -123,6 +124,33 @@ def test_ogg_whose_pages_count_other_frames_has_no_points(late):
         for page in pages
     ]
     assert seek_points(opened(b"".join(moved)), facts) is None
+
+
+@pytest.mark.parametrize("early", [1, 700])
+def test_vorbis_that_was_cut_without_counting_again_is_decoded_whole(early):
+    """The first page has frames before those that it counts (`ffmpeg -ss 5 -c copy` writes such files)."""
+    blob = files("vorbis")[0]
+    positions = [(page, max(0, page.granule - early)) for page in pages_of(blob, is_end=True)]
+    cut = b"".join(changed_page(blob[page.start : page.stop], 6, at.to_bytes(8, "little")) for page, at in positions)
+    _, facts = facts_of(cut)
+    assert seek_points(opened(cut), facts) is None
+    assert part(cut, facts, None, (20_000, 100), []) is None
+
+
+def test_opus_has_points_further_before_a_part_where_it_has_packets_of_speech():
+    blob = encoded("OGG", "OPUS", 48_000, 1, 1, seconds=30)
+    pages = pages_of(blob, is_end=True)
+    assert not any(has_speech_mode(blob[page.start : page.stop]) for page in pages[2:])
+    music = seek_points(opened(blob), facts_of(blob)[1])
+    page = next(page for page in pages[2:] if not page.flags & CONTINUED)
+    at = 27 + blob[page.start + 26]
+    of_speech = changed_page(blob[page.start : page.stop], at, b"\x08")
+    speech = seek_points(opened(blob[: page.start] + of_speech + blob[page.stop :]), facts_of(blob)[1])
+    seconds = [
+        points.places[np.searchsorted(np.arange(len(points.places)) * points.step, 20 * 48_000)]
+        for points in (music, speech)
+    ]
+    assert len(blob) * 3.5 / 30 < seconds[0] - seconds[1] < len(blob) * 6 / 30
 
 
 def test_ogg_of_more_frames_than_its_pages_can_have_has_no_points():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.audio.ogg_frames import opus_samples
+from headrace.audio.ogg_packets import opus_samples
 
 SPEECH, BOTH, MUSIC = (10, 20, 40, 60), (10, 20), (2.5, 5, 10, 20)  # milliseconds
 LENGTHS = [*SPEECH * 3, *BOTH * 2, *MUSIC * 4]
