@@ -36,6 +36,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import boto3
@@ -44,6 +45,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # `benchmarks.peers` and `tests` from the checkout
 
 from headrace.stores.storage import Storage, open_storage  # noqa: E402
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
 
 BATCH = 32
 FETCHES = 8
@@ -139,11 +143,13 @@ def moto() -> Iterator[str]:
 
 
 @contextmanager
-def proxy(endpoint: str, bytes_per_second: float, latency_seconds: float) -> Iterator[str]:
-    """A slow way to an endpoint, in a process of its own."""
+def proxy(
+    endpoint: str, bytes_per_second: float, latency_seconds: float, moved: "Synchronized[int] | None" = None
+) -> Iterator[str]:
+    """A slow way to an endpoint, in a process of its own; the bytes that come back are added to `moved`."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.Process(
-        target=_run_proxy, args=(there, endpoint, bytes_per_second, latency_seconds), daemon=True
+        target=_run_proxy, args=(there, endpoint, bytes_per_second, latency_seconds, moved), daemon=True
     )
     process.start()
     try:
@@ -153,7 +159,13 @@ def proxy(endpoint: str, bytes_per_second: float, latency_seconds: float) -> Ite
         process.join()
 
 
-def _run_proxy(said: Connection, endpoint: str, bytes_per_second: float, latency_seconds: float) -> None:
+def _run_proxy(
+    said: Connection,
+    endpoint: str,
+    bytes_per_second: float,
+    latency_seconds: float,
+    moved: "Synchronized[int] | None",
+) -> None:
     target = urlsplit(endpoint)
     free_at = 0.0  # when the line is free again; one line for all connections
 
@@ -167,6 +179,8 @@ def _run_proxy(said: Connection, endpoint: str, bytes_per_second: float, latency
     async def downstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal free_at
         while chunk := await reader.read(COPY_BYTES):
+            if moved is not None:
+                moved.value += len(chunk)
             free_at = max(free_at, time.monotonic()) + len(chunk) / bytes_per_second
             await asyncio.sleep(max(0.0, free_at - time.monotonic()))
             writer.write(chunk)

@@ -4,7 +4,6 @@ Plain FLAC is decoded by `headrace.audio.flac`. Other formats, and FLAC of unkno
 """
 
 import contextlib
-import io
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, known_flac
 from headrace.audio.forms import AudioInfo
 from headrace.audio.headers import check_whole
+from headrace.audio.memory_file import memory_file
 from headrace.audio.opening import Sound, open_sound
 from headrace.audio.probe import probe
 from headrace.audio.reader import FrameReader
@@ -112,14 +112,28 @@ def open_encoded(data: FlacBytes) -> Iterator[EncodedAudio]:
         AudioError: see `probe`.
     """
     data = without_tag(data)
-    file: BinaryIO = io.BytesIO(data)
-    if len(data):
-        check_whole(file, len(data))
+    with _file_of(data) as file:
+        if len(data):
+            check_whole(file, len(data))
+            with open_sound(file) as sound:
+                info = sound.info
+                if 0 < info.num_frames < UNKNOWN_FRAMES and info.container != "FLAC":
+                    yield EncodedAudio(sound, info)
+                    return
+        info = probe(file, num_bytes=len(data))  # a stream whose frames have to be counted, or an error
         with open_sound(file) as sound:
-            info = sound.info
-            if 0 < info.num_frames < UNKNOWN_FRAMES and info.container != "FLAC":
-                yield EncodedAudio(sound, info)
-                return
-    info = probe(file, num_bytes=len(data))  # a stream whose frames have to be counted, or an error
-    with open_sound(file) as sound:
-        yield EncodedAudio(sound, replace(sound.info, num_frames=info.num_frames))
+            yield EncodedAudio(sound, replace(sound.info, num_frames=info.num_frames))
+
+
+@contextlib.contextmanager
+def _file_of(data: FlacBytes) -> Iterator[BinaryIO]:
+    """A file of these bytes with a descriptor.
+
+    Of an object without one, libsndfile reads by calls of Python: two for each frame of MP3, for each of which a
+    decoding thread waits for the GIL.
+    """
+    with memory_file() as descriptor, open(descriptor, "r+b", closefd=False) as file:
+        file.write(data)
+        file.truncate()  # it may have older content
+        file.seek(0)
+        yield file

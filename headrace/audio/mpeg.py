@@ -15,6 +15,7 @@ truncated. (Some encoders count the header's own frame.)
 
 import functools
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -36,6 +37,7 @@ _KBPS = {  # by MPEG 1 or not, and layer: ISO 11172-3, 2.4.2.3; ISO 13818-3
     (False, 3): (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
 }
 _SYNC = re.compile(rb"\xff[\xe2-\xff]")
+_MARKS = (b"VBRI", b"Xing", b"Info")
 _MOST_LYRICS_BYTES = 1 << 16
 
 
@@ -95,14 +97,19 @@ class MpegStream:
         info: its Info header, if any.
         spans: byte ranges of its frames; adjacent frames share one range.
         num_frames: number of its frames.
-        largest_frame_bytes: size of its largest frame.
+        sizes: header of each kind of frame that it has → size of the frame in bytes.
     """
 
     kind: FrameKind
     info: InfoHeader | None = None
     spans: list[tuple[int, int]] = field(default_factory=list)
     num_frames: int = 0
-    largest_frame_bytes: int = 0
+    sizes: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def largest_frame_bytes(self) -> int:
+        """Size of the largest frame; 0 without frames."""
+        return max(self.sizes.values(), default=0)
 
     @property
     def num_samples(self) -> int:
@@ -114,14 +121,13 @@ class MpegStream:
         """Whether all frames that the stream's Info header promises were added."""
         return self.info is not None and self.info.num_frames is not None and self.num_frames >= self.info.num_frames
 
-    def add(self, start: int, stop: int) -> None:
-        """Append a frame."""
+    def add(self, start: int, stop: int, num_frames: int) -> None:
+        """Append adjacent frames whose headers are in `sizes`."""
         if self.spans and self.spans[-1][1] == start:
             self.spans[-1] = self.spans[-1][0], stop
         else:
             self.spans.append((start, stop))
-        self.num_frames += 1
-        self.largest_frame_bytes = max(self.largest_frame_bytes, stop - start)
+        self.num_frames += num_frames
 
 
 def mpeg_streams(file: BinaryIO, num_bytes: int) -> list[MpegStream]:
@@ -181,6 +187,7 @@ class FrameScanner:
         self._num_bytes = num_bytes
         self._window = b""
         self._window_start = 0
+        self._marks: list[int] = []  # places in the window that may be those of Info headers
 
     def streams(self) -> Iterator[MpegStream]:
         """All streams, including those without a frame of audio. See `mpeg_streams`."""
@@ -203,11 +210,28 @@ class FrameScanner:
                     yield stream
                 stream = MpegStream(kind, info)
             if info is None:
-                stream.add(at, at + kind.num_bytes)
+                stream.sizes[self._bytes(at, 4)] = kind.num_bytes
+                stream.add(at, at + kind.num_bytes, 1)
             is_behind_tag = False
-            at += kind.num_bytes
+            at = self._behind_run(at + kind.num_bytes, stream)
         if stream is not None:
             yield stream
+
+    def _behind_run(self, at: int, stream: MpegStream) -> int:
+        """Add the frames from offset `at` on that have a header which the stream has had, and no mark in them.
+
+        Nearly all frames are such frames; they are counted without a call for each. Returns the offset behind them.
+        """
+        window, sizes, num_frames = self._window, stream.sizes, 0
+        first = place = at - self._window_start
+        next_mark = bisect_left(self._marks, first)
+        limit = self._marks[next_mark] if next_mark < len(self._marks) else len(window)
+        while (size := sizes.get(window[place : place + 4])) is not None and place + size <= limit:
+            place += size
+            num_frames += 1
+        if num_frames:
+            stream.add(at, at + place - first, num_frames)
+        return at + place - first
 
     def _bytes(self, at: int, size: int) -> bytes:
         """`size` bytes of the file from offset `at`; fewer at its end."""
@@ -215,6 +239,7 @@ class FrameScanner:
         if first < 0 or first + size > len(self._window):
             self._file.seek(at)
             self._window, self._window_start, first = self._file.read(max(size, _CHUNK_BYTES)), at, 0
+            self._marks = sorted(_places_of_marks(self._window))
         return self._window[first : first + size]
 
     def kind_at(self, at: int) -> FrameKind | None:
@@ -290,6 +315,14 @@ class FrameScanner:
         kind = self.kind_at(at)
         follower = self.kind_at(at + kind.num_bytes) if kind else None
         return kind is not None and follower is not None and follower.form == kind.form
+
+
+def _places_of_marks(window: bytes) -> Iterator[int]:
+    for mark in _MARKS:
+        at = window.find(mark)
+        while at >= 0:
+            yield at
+            at = window.find(mark, at + 1)
 
 
 def _cut_off(at: int, size: int, num_bytes: int) -> AudioError:

@@ -12,7 +12,7 @@ from headrace.audio import AudioReject, decode
 from headrace.errors import AudioError
 from tests.support.mpeg import reference, refusal_of
 from tests.support.mpegs import mp3_of
-from tests.support.sounds import encoded, pcm_of, probed
+from tests.support.sounds import encoded, file_of, music, pcm_of, probed
 
 ID3V2 = b"ID3\x04\0\0\0\0\x0f\x00" + bytes(range(1, 129)) * 15
 
@@ -126,3 +126,21 @@ def test_mpeg_layer_2_is_counted_too():
     data = (b"\xff\xfd\x80\x04" + bytes(413)) * 40
     assert probed(data).num_frames == 40 * 1152
     assert decode(data)[0].shape == (2, 40 * 1152)
+
+
+def _called(*_):
+    raise AssertionError("libsndfile reads through Python")
+
+
+@pytest.mark.parametrize(("container", "subtype"), [("MP3", "MPEG_LAYER_III"), ("OGG", "VORBIS"), ("WAV", "PCM_16")])
+def test_libsndfile_reads_audio_in_memory_without_calls_of_python(monkeypatch, container, subtype):
+    data = file_of(music(20_000), container, subtype)
+    wanted = sf.read(io.BytesIO(data), dtype="float32", always_2d=True)[0].T
+    monkeypatch.setattr(sf.SoundFile, "_init_virtual_io", _called)
+    np.testing.assert_array_equal(decode(data)[0], wanted)
+
+
+def test_a_short_file_after_a_long_one_is_decoded_alone():
+    long, short = (mp3_of(num_frames).data for num_frames in (90_000, 9_000))
+    decode(long)
+    np.testing.assert_array_equal(decode(short)[0], reference(short))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from headrace.audio import AudioFormat, AudioReject, decode, encode_segments, flac_info, plan_segments
+from headrace.audio.mpeg import FrameScanner, mpeg_streams
 from tests.support.mpeg import reference, refusal_of
 from tests.support.mpegs import mp3_of
 from tests.support.sounds import encoded, pcm_of, probed
@@ -95,3 +96,18 @@ def test_the_position_is_kept_for_a_file_of_many_streams(tmp_path):
         assert segment.num_frames == 40_000
         assert file.tell() == 8
         assert file.read() == data[8:]
+
+
+def test_frames_that_are_counted_in_runs_are_those_that_are_counted_one_by_one(monkeypatch):
+    mp3 = mp3_of(60_000, 2)
+    at = len(mp3.data) // 2
+    by_chance = mp3.data[:at] + b"Info Xing VBRI" + mp3.data[at + 14 :]  # inside a frame, at no place of a mark
+    header, size = next(iter(mpeg_streams(io.BytesIO(mp3.frames), len(mp3.frames))[0].sizes.items()))
+    info = (header + bytes(32) + b"Info").ljust(size, b"\0")  # with a header that frames of audio have
+    files = [mp3.data, mp3.frames, by_chance, mp3.data + mp3.data, mp3.data + b"TAG" + bytes(125) + mp3.frames]
+    files.append(mp3.data + info + mp3.frames)
+    in_runs = [mpeg_streams(io.BytesIO(data), len(data)) for data in files]
+    assert [len(streams) for streams in in_runs] == [1, 1, 1, 2, 2, 2]
+    assert sum(stream.num_frames for stream in in_runs[3]) == 2 * mp3.num_frames
+    monkeypatch.setattr(FrameScanner, "_behind_run", lambda _self, at, _stream: at)
+    assert [mpeg_streams(io.BytesIO(data), len(data)) for data in files] == in_runs
