@@ -1,7 +1,7 @@
 """Decodes a part of an Ogg file from the pages that seek points give, and of Vorbis also by libsndfile's seek.
 
 Pages say how many frames end on them (RFC 3533). Vorbis is exact from the second whole packet on. Opus has a state, so
-it is decoded from half a second before the part; its pages become a file that begins there (RFC 7845).
+it is decoded from half a second before the part, or five; its pages become a file that begins there (RFC 7845).
 """
 
 import io
@@ -76,7 +76,7 @@ def decode_ogg_at(
     """Decode frames as `decode_ogg`, from the pages at seek points, without a search."""
     head, begin = bytes(file.part(0, int(points.places[0]))), int(points.places[points.at(start)])
     coding, stop = _Coding.of(head, facts[1]), start + out.shape[1]
-    for blob in growing(file, begin, _ends(points, stop + coding.pre_roll, file.num_bytes)):
+    for blob in growing(file, begin, _ends(points, stop + _frames_before(points, facts[1]), file.num_bytes)):
         is_end = begin + len(blob) == file.num_bytes
         pages = pages_of(blob, is_end=is_end)
         if not pages or not (is_end or coding.frame(_granule(pages)) >= stop):
@@ -135,10 +135,8 @@ def ogg_points(file: MemberFile, num_frames: int, rate_hz: int) -> SeekPoints | 
 
 def ogg_spans(points: SeekPoints, rate_hz: int, stretch: tuple[int, int], num_bytes: int) -> list[tuple[int, int]]:
     """Bytes that `decode_ogg_at` probably reads for frames [start, stop) of a file."""
-    begin, pre_roll = int(points.places[points.at(stretch[0])]), _VORBIS_FRAMES_BEFORE
-    if points.coding == Coding.OPUS:
-        pre_roll = _OPUS_SAMPLES_BEFORE * rate_hz // _OPUS_RATE_HZ
-    return [(0, int(points.places[0])), (begin, next(_ends(points, stretch[1] + pre_roll, num_bytes)))]
+    begin, end = int(points.places[points.at(stretch[0])]), stretch[1] + _frames_before(points, rate_hz)
+    return [(0, int(points.places[0])), (begin, next(_ends(points, end, num_bytes)))]
 
 
 class _Coding(NamedTuple):
@@ -184,6 +182,15 @@ class _Coding(NamedTuple):
         at = head.index(OPUS_HEAD) + _SKIP_AT
         page_bytes = next((page.stop for page in pages_of(head, is_end=True)), 0)
         return changed_page(head[:page_bytes], at, bytes(2)) + head[page_bytes:] + b"".join(shifted), self.frame(first)
+
+
+def _frames_before(points: SeekPoints, rate_hz: int) -> int:
+    """Frames from a point to its own one, at least. Of speech, points of as many frames lead to the first page."""
+    if points.coding == Coding.VORBIS:
+        return _VORBIS_FRAMES_BEFORE
+    at_first = int(np.searchsorted(points.places, points.places[0], "right")) * points.step
+    music, speech = (count * rate_hz // _OPUS_RATE_HZ for count in (_OPUS_SAMPLES_BEFORE, _SPEECH_SAMPLES_BEFORE))
+    return speech if at_first >= speech else music
 
 
 def _ends(points: SeekPoints, frame: int, num_bytes: int) -> Iterator[int]:

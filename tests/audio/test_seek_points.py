@@ -145,7 +145,10 @@ def test_opus_has_points_further_before_a_part_where_it_has_packets_of_speech():
     page = next(page for page in pages[2:] if not page.flags & CONTINUED)
     at = 27 + blob[page.start + 26]
     of_speech = changed_page(blob[page.start : page.stop], at, b"\x08")
-    speech = seek_points(opened(blob[: page.start] + of_speech + blob[page.stop :]), facts_of(blob)[1])
+    spoken, facts, reads = blob[: page.start] + of_speech + blob[page.stop :], facts_of(blob)[1], []
+    speech = seek_points(opened(spoken), facts)
+    assert part(spoken, facts, speech, (20 * 48_000, 48_000), reads) is not None
+    assert len(reads) <= 3, "the end of what is read is as far behind its point"
     seconds = [
         points.places[np.searchsorted(np.arange(len(points.places)) * points.step, 20 * 48_000)]
         for points in (music, speech)
