@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _build(options: argparse.Namespace) -> int:
     quieten(verbose=options.verbose)
-    from headrace_dagster.build_command.command import build_place  # noqa: PLC0415 - Dagster, after the line above
+    from headrace_dagster.build_command.entry import build_place  # noqa: PLC0415 - after the line above
     from headrace_dagster.build_command.repository import place_of_name  # noqa: PLC0415 - as above
 
     return build_place(place_of_name(options.name, options.datasets), options)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.assemble.dataset_stores import columns_part
 from headrace.assemble.views import WantedView, newest_view
 from headrace.catalog.stored.header import read_current_header
 from headrace.config.dataset import DatasetConfig
@@ -21,7 +22,7 @@ from headrace_dagster.assets.metadata import location
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, newest_snapshot
 from headrace_dagster.assets.report_summary import report_link, summary, where_words
-from headrace_dagster.resources.storage import StorageResource, columns_part
+from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
     from headrace.report.page import Report

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace.assemble.dataset_stores import latents_part
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_texts
 from headrace.assemble.reconcile import are_current, latent_sources
@@ -24,7 +25,7 @@ from headrace_dagster.assets.metadata import part_name, smoke_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import newest_snapshot
 from headrace_dagster.resources.encoders import Encoders
-from headrace_dagster.resources.storage import StorageResource, latents_part
+from headrace_dagster.resources.storage import StorageResource
 
 if TYPE_CHECKING:
     from headrace.smoke.run import SmokeResult

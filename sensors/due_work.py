@@ -12,6 +12,7 @@ import dagster as dg
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_set, rows_of_texts
+from headrace.assemble.dataset_stores import columns_part
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.assemble.waves import PartitionWork
@@ -32,7 +33,7 @@ from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
 from headrace_dagster.assets.superseded import input_version
 from headrace_dagster.assets.views import has_view, waits
-from headrace_dagster.resources.storage import StorageResource, columns_part
+from headrace_dagster.resources.storage import StorageResource
 
 _SECONDS_PER_HOUR = 3600.0
 AUDIO = "audio"

@@ -39,12 +39,12 @@ def show_changes(console: Console, changes: BuildChanges, rejected_at: str) -> N
 
 
 def nothing_changed(name: str, changes: BuildChanges, held: str, rejected_at: str) -> str:
-    """The line for a build that had nothing to do; `held` says what the data set contains."""
+    """The line for a build that had nothing to do, without its seconds; `held` says what the data set contains."""
     catalog = changes.catalog
     num_rejected = sum(catalog.rejects.faults.values()) if catalog else 0
     rejected = f"; {num_rejected} rejected as before: {rejected_at}" if num_rejected else ""
     recordings = f"{catalog.num_recordings} {catalog.unit}" if catalog else "0 recordings"
-    return f"{name}: nothing changed: {recordings}, {held}{rejected} ({changes.seconds:.1f} s)"
+    return f"{name}: nothing changed: {recordings}, {held}{rejected}"
 
 
 _OTHER = {"recordings": "metadata, key or excluded segments", "rows": "rows, metadata or keys"}

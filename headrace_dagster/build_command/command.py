@@ -1,9 +1,8 @@
 """Builds one data set: reads its YAML file, runs what is stale, and prints what changed."""
 
-import argparse
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
@@ -14,7 +13,7 @@ from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import REJECTED_PATH
-from headrace.cli.as_json import print_json
+from headrace.cli.as_json import plain, print_json
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
@@ -29,8 +28,9 @@ from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.interrupts import Interrupts
 from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.place import Place
-from headrace_dagster.build_command.planning import plan_place
 from headrace_dagster.build_command.runs import Runner, RunOutcome
+from headrace_dagster.build_command.settled import is_settled
+from headrace_dagster.build_command.standing import Standing, history_stamp, store, things_digest, with_seconds
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
@@ -57,13 +57,14 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The result of a build."""
+    """The result of a build; `things` are those of `Standing`, or empty if something is left to do or to say."""
 
     config: DatasetConfig
     storage: StorageResource
     outcomes: list[RunOutcome]
     changes: BuildChanges
     rejected_at: str
+    things: str = ""
 
     @property
     def failed(self) -> list[RunOutcome]:
@@ -72,14 +73,6 @@ class _Built:
     @property
     def is_idle(self) -> bool:
         return self.changes.is_nothing and not self.failed
-
-
-def build_place(place: Place, options: argparse.Namespace) -> int:
-    """Bring a data set up to date with the options of `headrace.cli.building`. Raises as `build_dataset`."""
-    if options.plan:
-        return plan_place(place, options)
-    select = tuple(options.select)
-    return build_dataset(CommandLine(place, select, table=options.table, json=options.json, verbose=options.verbose))
 
 
 def build_dataset(command: CommandLine) -> int:
@@ -91,14 +84,14 @@ def build_dataset(command: CommandLine) -> int:
     # Names are printed as they are: [b] and :x: have no meaning.
     console = Console(stderr=command.json, markup=False, emoji=False)
     built = _built(command, console)
+    notes = list(_left_behind(built.config, built.storage, command.place))
     if built.is_idle:
-        held = _held(built.config, built.storage)
-        _say(console, nothing_changed(built.config.name, built.changes, held, built.rejected_at))
+        _say(console, with_seconds(_nothing_changed(built), built.changes.seconds))
     else:
         show_changes(console, built.changes, built.rejected_at)
         for line in (*_columns_left(built.config, built.storage), *_waiting_views(built.config, built.storage)):
             _say(console, line)
-    for line in _left_behind(built.config, built.storage, command.place):
+    for line in notes:
         _say(console, line)
     if command.table or not built.is_idle:
         _show(built.config, built.storage, console)
@@ -106,7 +99,23 @@ def build_dataset(command: CommandLine) -> int:
     show_faults(console, built.failed)
     if command.json:
         print_json(_content(built))
+    if built.things:
+        _store_standing(command.place, built, notes)
     return 1 if built.failed else 0
+
+
+def _store_standing(place: Place, built: _Built, notes: list[str]) -> None:
+    """Store what the next build says if nothing changes until then."""
+    changes = Ledger(built.storage.output(built.config), time.perf_counter).changes([])
+    idle = replace(built, outcomes=[], changes=changes)
+    if history := history_stamp(place):
+        store(place, Standing(built.things, history, _nothing_changed(idle), notes, plain(_content(idle))))
+
+
+def _nothing_changed(built: _Built) -> str:
+    """The line of a build that had nothing to do, without its seconds."""
+    held = _held(built.config, built.storage)
+    return nothing_changed(built.config.name, built.changes, held, built.rejected_at)
 
 
 def _built(command: CommandLine, console: Console) -> _Built:
@@ -130,11 +139,17 @@ def _built(command: CommandLine, console: Console) -> _Built:
         ledger = Ledger(storage.output(config), time.perf_counter)
         rejected_at = f"{storage.output(config).uri}/{REJECTED_PATH}"
         try:
-            outcomes = DatasetBuild(dataset, runner, storage, progress, selected, ledger).run()
+            build = DatasetBuild(dataset, runner, storage, progress, selected, ledger)
+            outcomes = build.run()
         except KeyboardInterrupt:
             show_changes(console, ledger.changes(runner.outcomes), rejected_at)
             raise
-    return _Built(config, storage, outcomes, ledger.changes(outcomes), rejected_at)
+        changes = ledger.changes(outcomes)
+        is_quiet = not command.select and not any(one.faults or one.warnings for one in outcomes)
+        things = things_digest(place, config, storage) if is_quiet else ""
+        if things and not is_settled(build):
+            things = ""
+    return _Built(config, storage, outcomes, changes, rejected_at, things)
 
 
 def _content(built: _Built) -> dict[str, object]:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.cli.building import DESCRIPTION, add_options, exit_code, quieten
-from headrace_dagster.build_command.command import build_place
+from headrace_dagster.build_command.entry import build_place
 from headrace_dagster.build_command.place import place_of_file
-from headrace_dagster.build_command.serving import serve
 
 _PORT = 3000
 _BUILD = f"""\
@@ -38,6 +37,8 @@ def ui(arguments: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=_PORT, metavar="N", help=f"port (default {_PORT})")
     options = parser.parse_args(arguments)
     quieten(verbose=True)
+    from headrace_dagster.build_command.serving import serve  # noqa: PLC0415 - Dagster, after the line above
+
     return exit_code(lambda: serve(place_of_file(options.file, options.root), options.port))
 
 

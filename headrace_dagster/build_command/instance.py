@@ -8,6 +8,7 @@ import dagster as dg
 import yaml
 
 from headrace.errors import ConfigError
+from headrace_dagster.build_command.place import home_path
 from headrace_dagster.resources.dagster_internals.instances import INVALID_HOME_ERRORS, quiet_instance
 from headrace_dagster.resources.dagster_internals.open_databases import keep_databases_open
 from headrace_dagster.resources.dagster_internals.run_databases import copy_run_databases
@@ -35,7 +36,7 @@ def home_of(default_home: Path) -> Path:
     Raises:
         ConfigError: the path is not a folder, cannot be written, or its `dagster.yaml` is invalid.
     """
-    home = Path(os.environ.get("DAGSTER_HOME") or default_home).expanduser().resolve()
+    home = home_path(default_home)
     try:
         home.mkdir(parents=True, exist_ok=True)
         if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there

@@ -1,5 +1,6 @@
 """Decides where a data set's YAML, root and history of Dagster are."""
 
+import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,11 @@ def place_of_file(file: Path, root: Path | None = None) -> Place:
     own = found.parent
     project = next((folder for folder in (own, *own.parents) if _is_project(folder)), own)
     return Place(found, project if root is None else root.absolute(), own / _HISTORY)
+
+
+def home_path(default_home: Path) -> Path:
+    """Dagster's home: that of `DAGSTER_HOME`, or `default_home` if that is not set."""
+    return Path(os.environ.get("DAGSTER_HOME") or default_home).expanduser().resolve()
 
 
 def _is_project(folder: Path) -> bool:

@@ -6,13 +6,13 @@ from collections import Counter
 from rich.console import Console
 
 from headrace.assemble.build_plan import PlannedBuild, planned_build, scratch_output
+from headrace.assemble.dataset_stores import DatasetStores
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.update import check_output, update_catalog
 from headrace.cli.as_json import plain, print_json
 from headrace.cli.tables import bytes_text, duration_text, grid, plain_console
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace_dagster.build_command.place import Place
-from headrace_dagster.resources.storage import StorageResource
 
 _SHOWN = 20
 
@@ -23,7 +23,7 @@ def plan_place(place: Place, options: argparse.Namespace) -> int:
     Raises:
         HeadraceError: what a scan of the source raises.
     """
-    config, storage = load_config(place.yaml), StorageResource(root=str(place.root))
+    config, storage = load_config(place.yaml), DatasetStores(str(place.root))
     console = plain_console(stderr=options.json)
     plan = _planned(config, storage, console)
     if options.json:
@@ -35,7 +35,7 @@ def plan_place(place: Place, options: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(config: DatasetConfig, storage: StorageResource, console: Console) -> PlannedBuild:
+def _planned(config: DatasetConfig, storage: DatasetStores, console: Console) -> PlannedBuild:
     output = storage.output(config)
     check_output(output)
     with scratch_output(output) as scratch, console.status("scanning the source", spinner="line"):

@@ -7,7 +7,7 @@ are as they were, the source is listed, and nothing else: no table is opened, an
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
@@ -31,6 +31,7 @@ from headrace.errors import CatalogError, FormatError, NotFoundError
 from headrace.format.rejects import RejectSubject
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import Source
+from headrace.stores.contents import StoredObject
 from headrace.stores.storage import Storage
 
 _SETTLED_NS = 5_000_000_000
@@ -77,6 +78,21 @@ def refresh_catalog(
         return _unchanged(stored, listed) or scanned(listed)
 
 
+def is_unchanged(
+    config: DatasetConfig,
+    source: Source,
+    stamps: Mapping[str, FileStamp | None],
+    output: Storage,
+    runtime: ScanRuntime,
+) -> bool:
+    """Whether `refresh_catalog` would return the stored catalog as it is. Lists the source; writes nothing."""
+    inputs, stored = scan_inputs(config, source.uri, stamps, runtime), last_catalog(output)
+    if stored is None or not inputs or stored.header.totals.scan.inputs != inputs:
+        return False
+    with closing(list_early(source, runtime)) as listed:
+        return _is_same(stored, listed, list(output.list(PARTS_FOLDER)))
+
+
 def scan_inputs(
     config: DatasetConfig, source: str, stamps: Mapping[str, FileStamp | None], runtime: ScanRuntime
 ) -> str:
@@ -112,21 +128,28 @@ def _unchanged(stored: StoredCatalog, listed: EarlyListing) -> tuple[Scan, Catal
     """The stored catalog, if it is whole and has exactly the listed files; None otherwise."""
     start, output, header = time.perf_counter(), stored.output, stored.header
     parts = list(output.list(PARTS_FOLDER))
-    sizes = {entry.path: entry.num_bytes for entry in parts}
-    if not all(sizes.get(part.path) == part.num_bytes for part in header.parts()):
+    if not _is_same(stored, listed, parts):
         return None
     try:
-        if not listed.stamps.equals(read_stamps(output, header)):
-            return None
         rejected, durations, schema = stored.rejected(), read_durations(output, header), _schema(stored)
     except (CatalogError, FormatError, NotFoundError):  # the scan reports it, or repairs it
         return None
-    if not _never_read(rejected).equals(listed.unopened().sort("path")):
-        return None  # a file that could not be read is tried again
     copy_rejects(output, header)
     remove_old_parts(output, parts, {part.path for part in header.parts()}, time.time())
     ScanCheckpoint(output).clear()
     return _scan(stored, rejected, durations, schema, _seconds(listed, start)), header
+
+
+def _is_same(stored: StoredCatalog, listed: EarlyListing, parts: Sequence[StoredObject]) -> bool:
+    """Whether the stored catalog is whole, has exactly the listed files, and no file that is tried again."""
+    sizes = {entry.path: entry.num_bytes for entry in parts}
+    if not all(sizes.get(part.path) == part.num_bytes for part in stored.header.parts()):
+        return False
+    try:
+        is_listed = listed.stamps.equals(read_stamps(stored.output, stored.header))
+        return is_listed and _never_read(stored.rejected()).equals(listed.unopened().sort("path"))
+    except (CatalogError, FormatError, NotFoundError):  # the scan reports it, or repairs it
+        return False
 
 
 def _never_read(rejected: pl.DataFrame) -> pl.DataFrame:

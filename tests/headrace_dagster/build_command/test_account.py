@@ -10,6 +10,7 @@ from headrace.assemble.reconcile import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.rejects import Reject, compare_rejects
 from headrace_dagster.build_command.account import nothing_changed, show_changes
+from headrace_dagster.build_command.standing import with_seconds
 
 NONE = compare_rejects([], [])
 OLD = [Reject(f"old{i}.wav", "empty", "0 bytes") for i in range(3)]
@@ -102,7 +103,7 @@ def test_samples_that_newly_lack_latents_are_named():
 def test_a_build_without_changes_prints_one_line():
     changes = BuildChanges(catalog(), (BuildStep("catalog", 0.3),), 0.42)
     line = nothing_changed("birds", changes, "audio: 4 shards in snapshot 7", "out/catalog/rejected.parquet")
-    assert line == (
+    assert with_seconds(line, changes.seconds) == (
         "birds: nothing changed: 40 recordings, audio: 4 shards in snapshot 7; 3 rejected as before: "
         "out/catalog/rejected.parquet (0.4 s)"
     )

@@ -1,0 +1,129 @@
+"""Finds without Dagster that a build has nothing to do.
+
+Importing Dagster takes longer than all that such a build reads. So a build that leaves nothing to do stores in Dagster's
+home a digest of all that this depends on besides the source, and what the next build will say. The catalog has the
+files of the source. If one of them differs, or in doubt, Dagster decides (docs/design/0152).
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.assemble.centroids import with_centroids
+from headrace.assemble.dataset_stores import DatasetStores
+from headrace.assemble.reconcile import latent_settings
+from headrace.catalog.scanning.scan_runtime import ScanRuntime
+from headrace.catalog.stored.unchanged import is_unchanged, scan_inputs
+from headrace.config.dataset import DatasetConfig, load_config
+from headrace.errors import HeadraceError
+from headrace.stores.storage import LocalStorage
+from headrace_dagster.build_command.place import Place, home_path
+
+_FOLDER = "up_to_date"
+_EVENTS = "history/runs/index.db"
+_OWN_STORAGE = {"storage", "event_log_storage"}
+_YAML_SUFFIXES = {".yaml", ".yml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A data set that is up to date.
+
+    Attributes:
+        things: digest of code, YAML files, tables and output, taken before Dagster's records were found complete.
+        history: `history_stamp` after that.
+        said: the line of a build that had nothing to do, without its seconds.
+        notes: lines after it.
+        content: the object of `--json`.
+    """
+
+    things: str
+    history: str
+    said: str
+    notes: list[str]
+    content: dict[str, Any]
+
+
+def with_seconds(said: str, seconds: float) -> str:
+    """The line of a build that had nothing to do, with its seconds."""
+    return f"{said} ({seconds:.1f} s)"
+
+
+def up_to_date(place: Place) -> Standing | None:
+    """What was stored, if nothing that it depends on has changed since; lists output and source. None in doubt."""
+    try:
+        stored = Standing(**json.loads(_file(place).read_bytes()))
+        if stored.history != history_stamp(place):
+            return None
+        config, stores = load_config(place.yaml), DatasetStores(str(place.root))
+        if stored.things != things_digest(place, config, stores):
+            return None
+        stamps, output = stores.table_stamps(config), stores.output(config)
+        is_same = is_unchanged(config, stores.source(config), stamps, output, ScanRuntime())
+    except (OSError, ValueError, TypeError, HeadraceError):  # the build itself reports what is wrong
+        return None
+    return stored if is_same else None
+
+
+def store(place: Place, standing: Standing) -> None:
+    """Store the result of a build that left nothing to do."""
+    file = _file(place)
+    LocalStorage(file.parent).write(file.name, json.dumps(asdict(standing)).encode())
+
+
+def things_digest(place: Place, config: DatasetConfig, stores: DatasetStores) -> str:
+    """Digest of all that decides what is stale, besides source and history; empty if that is not known."""
+    try:
+        scanned = scan_inputs(config, stores.source(config).uri, stores.table_stamps(config), ScanRuntime())
+        latents = [(one, stores.latents(config, one.name)) for one in config.latents]
+        settings = [str(latent_settings(with_centroids(one, folder))) for one, folder in latents]
+        said = [scanned, str(place), *settings, *_yaml_files(place.yaml.parent), *_own_code()]
+        digest = hashlib.sha256("\0".join(said).encode())
+        for entry in stores.output(config).list():
+            digest.update(f"{entry}\n".encode())
+    except (OSError, HeadraceError):
+        return ""
+    return digest.hexdigest() if scanned else ""
+
+
+def history_stamp(place: Place) -> str:
+    """A text that changes when Dagster records anything of an asset; empty if that is not in a file of its home."""
+    home = home_path(place.home)
+    try:
+        settings = yaml.safe_load((home / "dagster.yaml").read_bytes())
+        if settings and _OWN_STORAGE & settings.keys():
+            return ""
+        found = [(home / _EVENTS).stat()]
+    except (OSError, yaml.YAMLError):
+        return ""
+    with contextlib.suppress(FileNotFoundError):
+        found += [log for log in [(home / f"{_EVENTS}-wal").stat()] if log.st_size]  # has what is not yet in the file
+    return " ".join(f"{one.st_size} {one.st_mtime_ns}" for one in found)
+
+
+def _yaml_files(folder: Path) -> Iterator[str]:
+    """The data sets of a folder: two must not share an output."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in _YAML_SUFFIXES:
+            yield f"{path.name} {path.read_text(encoding='utf-8', errors='replace')}"
+
+
+def _own_code() -> Iterator[str]:
+    """The code of this package, some of whose folders are links in a checkout."""
+    for folder, _, names in os.walk(Path(__file__).parents[1], followlinks=True):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                yield hashlib.sha256(Path(folder, name).read_bytes()).hexdigest()
+
+
+def _file(place: Place) -> Path:
+    """Where the standing of a data set is: one home may have the history of several."""
+    digest = hashlib.sha256(str(place).encode()).hexdigest()[:16]
+    return home_path(place.home) / _FOLDER / f"{place.yaml.stem}-{digest}.json"
