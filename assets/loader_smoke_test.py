@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.assemble.dataset_stores import latents_part
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_texts
+from headrace.assemble.dataset_stores import latents_part
 from headrace.assemble.reconcile import are_current, latent_sources
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig

@@ -37,7 +37,7 @@ Table = TypeVar("Table")
 _COPY_BYTES = 16 << 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class DatasetStores:
     """Stores of a data set.
 

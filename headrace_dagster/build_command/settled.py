@@ -1,7 +1,6 @@
 """Finds whether a build has left anything to do, by going through its decisions again without running an asset."""
 
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import dagster as dg
@@ -34,14 +33,10 @@ class _NoRunner(Runner):
     def __init__(self, records: AssetRecords) -> None:
         self.records, self.outcomes, self.num_runs = records, [], 0
 
-    def materialize(
-        self, key: dg.AssetKey, partition: str | None = None, also: Sequence[dg.AssetKey] = ()
-    ) -> RunOutcome:
+    def materialize(self, key: dg.AssetKey, *_: object, **__: object) -> RunOutcome:
         """Raise `_WorkIsDueError`."""
-        raise _WorkIsDueError
+        raise _WorkIsDueError(key)
 
-    def materialize_partitions(
-        self, key: dg.AssetKey, partitions: Sequence[str], also: Iterable[dg.AssetKey] = ()
-    ) -> None:
+    def materialize_partitions(self, key: dg.AssetKey, *_: object, **__: object) -> None:
         """Raise `_WorkIsDueError`."""
-        raise _WorkIsDueError
+        raise _WorkIsDueError(key)

@@ -1,8 +1,8 @@
 """Finds without Dagster that a build has nothing to do.
 
-Importing Dagster takes longer than all that such a build reads. So a build that leaves nothing to do stores in Dagster's
-home a digest of all that this depends on besides the source, and what the next build will say. The catalog has the
-files of the source. If one of them differs, or in doubt, Dagster decides (docs/design/0152).
+Importing Dagster takes longer than all that such a build reads. So a build that leaves nothing to do stores in the home
+of Dagster a digest of all that this depends on besides the source, and what the next build will say. The catalog has
+the files of the source. If one of them differs, or anything is not certain, Dagster decides (docs/design/0152).
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def with_seconds(said: str, seconds: float) -> str:
 
 
 def up_to_date(place: Place) -> Standing | None:
-    """What was stored, if nothing that it depends on has changed since; lists output and source. None in doubt."""
+    """The stored standing, if nothing has changed since; None otherwise, and if that is not certain. Lists the source."""
     try:
         stored = Standing(**json.loads(_file(place).read_bytes()))
         if stored.history != history_stamp(place):
@@ -124,6 +124,6 @@ def _own_code() -> Iterator[str]:
 
 
 def _file(place: Place) -> Path:
-    """Where the standing of a data set is: one home may have the history of several."""
+    """The file of a standing: one home may have the history of several data sets."""
     digest = hashlib.sha256(str(place).encode()).hexdigest()[:16]
     return home_path(place.home) / _FOLDER / f"{place.yaml.stem}-{digest}.json"
