@@ -57,7 +57,7 @@ def with_seconds(said: str, seconds: float) -> str:
 
 
 def up_to_date(place: Place) -> Standing | None:
-    """The stored standing, if nothing has changed since; None otherwise, and if that is not certain. Lists the source."""
+    """The stored standing, if it is certain that nothing has changed since; else None. Lists the source."""
     try:
         stored = Standing(**json.loads(_file(place).read_bytes()))
         if stored.history != history_stamp(place):
