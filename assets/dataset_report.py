@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from headrace.assemble.dataset_stores import columns_part
+from headrace.assemble.stages import StageKind, stages_of
 from headrace.assemble.views import WantedView, newest_view
 from headrace.catalog.stored.header import read_current_header
 from headrace.config.dataset import DatasetConfig
@@ -72,8 +72,8 @@ def _snapshots(config: DatasetConfig, storage: StorageResource) -> dict[str, Num
 
 
 def _columns(config: DatasetConfig, storage: StorageResource) -> dict[str, NumberedSnapshot]:
-    folders = {columns_part(name): storage.columns(config, name) for name in config.column_sets}
-    found = {part: newest_snapshot(folder) for part, folder in folders.items()}
+    stages, output = stages_of(config, StageKind.COLUMNS), storage.output(config)
+    found = {stage.part: newest_snapshot(output.at(stage.folder)) for stage in stages}
     return {part: snapshot for part, snapshot in found.items() if snapshot is not None}
 
 

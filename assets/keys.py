@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from headrace.assemble.stages import Stage, StageKind
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetKeys:
@@ -79,6 +81,26 @@ class DatasetKeys:
     def centroids(self, latents: str) -> dg.AssetKey:
         """The centroids that one set of latents is made with, fitted once."""
         return self._key(f"{latents}_centroids")
+
+    def shards(self, stage: Stage) -> dg.AssetKey:
+        """The partitioned asset that makes the shards of a stage."""
+        match stage.kind:
+            case StageKind.AUDIO:
+                return self.audio_shards
+            case StageKind.COLUMNS:
+                return self.columns(stage.name)
+            case StageKind.LATENTS:
+                return self.latent_shards(stage.name)
+
+    def index(self, stage: Stage) -> dg.AssetKey:
+        """The asset that commits the snapshot of a stage."""
+        match stage.kind:
+            case StageKind.AUDIO:
+                return self.sizes_index
+            case StageKind.COLUMNS:
+                return self.columns_index(stage.name)
+            case StageKind.LATENTS:
+                return self.latents_index(stage.name)
 
     def view(self, name: str) -> dg.AssetKey:
         """The committed snapshot of one view."""

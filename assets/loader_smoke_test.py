@@ -8,8 +8,8 @@ import dagster as dg
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_texts
-from headrace.assemble.dataset_stores import latents_part
 from headrace.assemble.reconcile import are_current, latent_sources
+from headrace.assemble.stages import StageKind, latents_by_part, stages_of
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.encoders import Encoder
@@ -48,10 +48,10 @@ def tested_snapshots(config: DatasetConfig, storage: StorageResource) -> dict[st
     """
     audio = read_snapshot(storage.audio(config))
     found = {AUDIO: audio}
-    for latents in config.latents:
+    for part, latents in latents_by_part(config).items():
         newest = newest_snapshot(storage.latents(config, latents.name))
         if newest is not None and _are_current(config, storage, latents, newest.snapshot, audio.snapshot):
-            found[latents_part(latents.name)] = newest
+            found[part] = newest
     return found
 
 
@@ -69,11 +69,11 @@ def _are_current(
 def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
     """The asset NAME/loader_smoke_test of a data set."""
     config, keys = dataset.config, dataset.keys
-    indexes = [keys.sizes_index, *(keys.latents_index(latents.name) for latents in config.latents)]
+    indexes = map(keys.index, stages_of(config, StageKind.AUDIO, StageKind.LATENTS))
 
     @dg.asset(
         key=keys.loader_smoke_test,
-        deps=indexes,
+        deps=list(indexes),
         group_name=config.name,
         owners=config.owners,
         kinds={"torch", "webdataset"},
@@ -94,10 +94,8 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
 
         coverage = _coverage(context.instance, keys.loader_smoke_test)
         loads = {
-            latents_part(latents.name): partial(
-                _load, headrace_encoders, headrace_storage.latents(config, latents.name), latents
-            )
-            for latents in config.latents
+            part: partial(_load, headrace_encoders, headrace_storage.latents(config, latents.name), latents)
+            for part, latents in latents_by_part(config).items()
         }
         with readable_failures():
             tested, folders = tested_snapshots(config, headrace_storage), headrace_storage.parts(config)
@@ -153,8 +151,8 @@ def _verdict(name: str, results: "Mapping[str, SmokeResult]") -> dg.AssetCheckRe
 
 def _texts(config: DatasetConfig, storage: StorageResource) -> dict[str, Storage]:
     """Part → the folder of the set of columns whose texts its latents are made from."""
-    sets = {latents.name: config.text_column(latents)[0] for latents in config.latents}
-    return {latents_part(name): storage.columns(config, columns) for name, columns in sets.items() if columns}
+    sets = {part: config.text_column(latents)[0] for part, latents in latents_by_part(config).items()}
+    return {part: storage.columns(config, columns) for part, columns in sets.items() if columns}
 
 
 def _load(encoders: Encoders, storage: Storage, latents: LatentsConfig) -> list[Encoder]:

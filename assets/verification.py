@@ -7,10 +7,11 @@ from functools import partial
 
 import dagster as dg
 
+from headrace.assemble.stages import AUDIO, stages_of
 from headrace.config.shares import share_of
 from headrace.format.beside.views import VIEWS
 from headrace.format.snapshots.snapshots import snapshot_numbers
-from headrace.locate.outputs import COLUMNS, LATENTS, shard_folders
+from headrace.locate.outputs import shard_folders
 from headrace.locate.shard_list import LocatedShard
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.storage import Storage
@@ -63,8 +64,7 @@ def verify_job(dataset: ProjectDataset) -> dg.JobDefinition:
 def _lost_parts(dataset: ProjectDataset, output: Storage, instance: dg.DagsterInstance) -> Iterator[Fault]:
     """Latents, columns and views of the YAML without a snapshot, though the instance has recorded one."""
     config, keys = dataset.config, dataset.keys
-    wanted = {f"{LATENTS}/{entry.name}": keys.latents_index(entry.name) for entry in config.latents}
-    wanted |= {f"{COLUMNS}/{name}": keys.columns_index(name) for name in config.column_sets}
+    wanted = {stage.folder: keys.index(stage) for stage in stages_of(config) if stage != AUDIO}
     wanted |= {f"{VIEWS}/{name}": keys.view(name) for name in config.views}
     for folder, key in wanted.items():
         storage = output.at(folder)

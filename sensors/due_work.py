@@ -12,8 +12,8 @@ import dagster as dg
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_set, rows_of_texts
-from headrace.assemble.dataset_stores import columns_part
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
+from headrace.assemble.stages import Stage, StageKind, latents_by_part, stages_of
 from headrace.assemble.staleness import BuildNeed, plan_build
 from headrace.assemble.waves import PartitionWork
 from headrace.catalog.stored.header import CatalogHeader, read_current_header
@@ -24,6 +24,7 @@ from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
 from headrace.format.snapshots.summaries import newest_summaries
+from headrace.locate.outputs import AUDIO
 from headrace.stores.storage import Storage
 from headrace_dagster.assets.dataset_report import has_report
 from headrace_dagster.assets.events import short_digest
@@ -36,8 +37,6 @@ from headrace_dagster.assets.views import has_view, waits
 from headrace_dagster.resources.storage import StorageResource
 
 _SECONDS_PER_HOUR = 3600.0
-AUDIO = "audio"
-"""The first stage of a partition; the others are sets of columns, such as `columns captions`, and names of latents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class DueWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stage:
+class _StageState:
     """One kind of shards: wanted and existing manifests, partitions to build, and since when shards are missing."""
 
     wanted: Mapping[str, str]
@@ -111,13 +110,9 @@ class DueWorkReader:
         """See `headrace_dagster.assets.superseded.input_version`."""
         return input_version(self.config, self.storage.output(self.config))
 
-    def stages(self) -> list[str]:
-        """The names of all stages of a partition, upstream first."""
-        return [AUDIO, *map(columns_part, self.config.column_sets), *(latents.name for latents in self.config.latents)]
-
     def folders(self) -> dict[str, Storage]:
-        """All shard folders by the name of their stage."""
-        return dict(zip(self.stages(), self.storage.folders(self.config).values(), strict=True))
+        """The shard folder of each stage, upstream first."""
+        return self.storage.folders(self.config)
 
     def read(self, missing: Callable[[str], Mapping[str, float]]) -> DueWork | None:
         """Find the due work, or None while the source has to be scanned first, see `read_current_header`.
@@ -129,15 +124,12 @@ class DueWorkReader:
         if catalog is None:
             return None
         wanted = wanted_partitions(catalog.fingerprints, self.config)
-        audio = self._stage(self.keys.audio_shards, self.storage.audio(self.config), wanted, missing(AUDIO))
+        audio = self._stage(AUDIO, wanted, missing)
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         stages |= self._columns(catalog, ready, missing)
-        for latents in self.config.latents:
-            wanted = self._wanted_latents(ready, latents)
-            shards = self.storage.latents(self.config, latents.name)
-            key = self.keys.latent_shards(latents.name)
-            stages[latents.name] = self._stage(key, shards, wanted, missing(latents.name))
+        for part, latents in latents_by_part(self.config).items():
+            stages[part] = self._stage(part, self._wanted_latents(ready, latents), missing)
         unfitted = self._unfitted()
         fitted = {name: stage for name, stage in stages.items() if name not in unfitted}
         partitions = {name: work for name in audio.wanted if (work := _work(name, fitted)) is not None}
@@ -167,27 +159,29 @@ class DueWorkReader:
             return None
 
     def _unfitted(self) -> list[str]:
-        """The sets of latents whose centroids come first, which need the audio of all partitions."""
-        return [latents.name for latents in self.config.latents if self._frozen(latents) is None]
+        """The stages of latents whose centroids come first, which need the audio of all partitions."""
+        return [part for part, latents in latents_by_part(self.config).items() if self._frozen(latents) is None]
 
     def _fitted_first(self, assets: Sequence[dg.AssetKey]) -> tuple[dg.AssetKey, ...]:
         """The assets, with the centroids that have not been fitted in place of what is made with them."""
         if not (unfitted := self._unfitted()):
             return tuple(assets)
-        later = {*map(self.keys.latents_index, unfitted), self.keys.loader_smoke_test, self.keys.dataset_report}
-        return (*(key for key in assets if key not in later), *map(self.keys.centroids, unfitted))
+        later = {*map(self._index, unfitted), self.keys.loader_smoke_test, self.keys.dataset_report}
+        fitted = [self.keys.centroids(self._stages[part].name) for part in unfitted]
+        return (*(key for key in assets if key not in later), *fitted)
 
     def assets_of(self, stages: Sequence[str]) -> list[dg.AssetKey]:
         """The partitioned assets of some stages."""
-        columns = {columns_part(name): self.keys.columns(name) for name in self.config.column_sets}
-        made = {AUDIO: self.keys.audio_shards, **columns}
-        return [made[stage] if stage in made else self.keys.latent_shards(stage) for stage in stages]
+        return [self.keys.shards(self._stages[stage]) for stage in stages]
 
     def _index(self, stage: str) -> dg.AssetKey:
         """The asset that commits the snapshot of a stage."""
-        columns = {columns_part(name): self.keys.columns_index(name) for name in self.config.column_sets}
-        made = {AUDIO: self.keys.sizes_index, **columns}
-        return made[stage] if stage in made else self.keys.latents_index(stage)
+        return self.keys.index(self._stages[stage])
+
+    @property
+    def _stages(self) -> dict[str, Stage]:
+        """All stages by `Stage.part`."""
+        return {stage.part: stage for stage in stages_of(self.config)}
 
     def last_assets(self, stages: Iterable[str] | None = None) -> list[dg.AssetKey]:
         """The assets that are materialized once all partitions of these stages, or of all, are done, upstream first."""
@@ -216,33 +210,31 @@ class DueWorkReader:
         catalog: CatalogHeader,
         audio: Mapping[str, ManifestSummary],
         missing: Callable[[str], Mapping[str, float]],
-    ) -> dict[str, _Stage]:
+    ) -> dict[str, _StageState]:
         """The stages of the sets of columns; a set whose table was never valid has none."""
         output, stages = self.storage.output(self.config), {}
-        for name in self.config.column_sets:
-            rows, part = rows_of_set(output, catalog, name, self.config), columns_part(name)
+        for stage in stages_of(self.config, StageKind.COLUMNS):
+            rows = rows_of_set(output, catalog, stage.name, self.config)
             if rows is not None:
-                shards = self.storage.columns(self.config, name)
-                wanted = wanted_columns(audio, rows)
-                stages[part] = self._stage(self.keys.columns(name), shards, wanted, missing(part))
+                stages[stage.part] = self._stage(stage.part, wanted_columns(audio, rows), missing)
         return stages
 
     def _stage(
-        self, key: dg.AssetKey, shards: Storage, wanted: Mapping[str, str], missing: Mapping[str, float]
-    ) -> _Stage:
-        found = newest_summaries(shards)
-        plan = plan_build(wanted, found, missing)
+        self, name: str, wanted: Mapping[str, str], missing: Callable[[str], Mapping[str, float]]
+    ) -> _StageState:
+        lacking, found = missing(name), newest_summaries(self.folders()[name])
+        plan = plan_build(wanted, found, lacking)
+        (key,) = self.assets_of([name])
         todo = frozenset(plan.stale) | self.records.unrecorded(key, plan.current)
-        since = {name: missing[name] for name, need in plan.stale.items() if need == BuildNeed.DAMAGED}
-        return _Stage(wanted, found, plan.current, todo, since)
+        since = {name: lacking[name] for name, need in plan.stale.items() if need == BuildNeed.DAMAGED}
+        return _StageState(wanted, found, plan.current, todo, since)
 
-    def _lacking(self, catalog: str, stages: Mapping[str, _Stage]) -> list[dg.AssetKey]:
+    def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> list[dg.AssetKey]:
         """The unpartitioned assets that are not up to date with the partitions."""
         lacking, snapshots = self._lacking_before_the_smoke_test(catalog, stages)
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
-        columns = {*map(self.keys.view, self.config.views)} | {
-            self.keys.columns_index(name) for name in self.config.column_sets
-        }
+        columns = {*map(self.keys.view, self.config.views)}
+        columns |= {*map(self.keys.index, stages_of(self.config, StageKind.COLUMNS))}
         if not columns.issuperset(lacking) or not self.records.is_made_from(
             smoke, smoke_inputs(self.config, snapshots)
         ):
@@ -252,22 +244,21 @@ class DueWorkReader:
         return lacking
 
     def _lacking_before_the_smoke_test(
-        self, catalog: str, stages: Mapping[str, _Stage]
+        self, catalog: str, stages: Mapping[str, _StageState]
     ) -> tuple[list[dg.AssetKey], dict[str, NumberedSnapshot]]:
         """The snapshots of stages and the views that are not up to date, and the current snapshots by part."""
         lacking: list[dg.AssetKey] = []
         snapshots: dict[str, NumberedSnapshot] = {}
         number: int | None = None
         folders = self.folders()
-        parts = {stage: part for part, stage in zip(self.storage.folders(self.config), folders, strict=True)}
         for stage in stages:
             key, shards = self._index(stage), folders[stage]
             newest = newest_snapshot(shards)
             is_done = is_committed(newest, catalog, stages[stage].current, number)
             if newest is None or not is_done or not self.records.has_index(key, newest):
                 lacking.append(key)
-            elif parts[stage] in self.storage.parts(self.config):
-                snapshots[parts[stage]] = newest
+            elif not _is_columns(stage):
+                snapshots[stage] = newest
             if stage == AUDIO and newest is not None:
                 number = newest.number
         is_changed, output = bool(lacking), self.storage.output(self.config)
@@ -280,7 +271,7 @@ class DueWorkReader:
         return lacking, snapshots
 
     def _rest(
-        self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _Stage]
+        self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _StageState]
     ) -> tuple[dg.AssetKey, ...]:
         """Assets that need no set of latents that partitions lack; the smoke test joins all sets, so it waits."""
         lacking = {stage for work in partitions.values() for stage in work.stages}
@@ -292,14 +283,14 @@ class DueWorkReader:
             rest.append(self.keys.dataset_report)
         return tuple(rest)
 
-    def _finish_token(self, catalog: str, stages: Mapping[str, _Stage]) -> str:
+    def _finish_token(self, catalog: str, stages: Mapping[str, _StageState]) -> str:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
         snapshots = [newest_snapshot(shards) for shards in self.folders().values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
         return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed)
 
 
-def _work(partition: str, stages: Mapping[str, _Stage]) -> PartitionWork | None:
+def _work(partition: str, stages: Mapping[str, _StageState]) -> PartitionWork | None:
     """Due work of one partition, if any. If its audio is stale, so are all latents, which are made from the audio."""
     if partition in stages[AUDIO].todo:
         lacking = list(stages)
@@ -325,10 +316,10 @@ def _snapshots_of(view: str) -> str:
 
 
 def _is_columns(stage: str) -> bool:
-    return stage.startswith(columns_part(""))
+    return stage.startswith(f"{StageKind.COLUMNS} ")
 
 
-def _base(stage: _Stage, partition: str) -> int:
+def _base(stage: _StageState, partition: str) -> int:
     """Number of the manifest that the wanted one replaces, or has replaced when only its checks are missing.
 
     It is part of the token: a change that is undone and made again later starts a new series of attempts.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from headrace.assemble.stages import stages_of
 from headrace.assemble.waves import Pause, RunPatience, patience_left
 from headrace.catalog.stored.header import header_version, read_current_header, read_stamps
 from headrace.config.dataset import DatasetConfig
@@ -145,9 +146,7 @@ def _hold(
 
 
 def _commits(run: ActiveRun, keys: DatasetKeys, config: DatasetConfig) -> bool:
-    columns = (keys.columns_index(name) for name in config.column_sets)
-    indexes = [keys.sizes_index, *columns, *(keys.latents_index(latents.name) for latents in config.latents)]
-    indexes += map(keys.view, config.views)
+    indexes = [*map(keys.index, stages_of(config)), *map(keys.view, config.views)]
     return run.makes(indexes) and run.seconds < _COMMIT_SECONDS
 
 

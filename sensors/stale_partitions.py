@@ -78,7 +78,7 @@ def stale_partitions_sensor(
 
 def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -> Situation:
     keys, config = reader.keys, reader.config
-    building = [run for run in runs if run.makes(reader.assets_of(reader.stages()))]
+    building = [run for run in runs if run.makes(reader.assets_of(list(reader.folders())))]
     everything = any(not run.partitions for run in building)
     layout = config.partitioning().partition_keys()
     tokens = [*(work.token for work in due.partitions.values()), due.token]

@@ -8,13 +8,14 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.assemble.column_sets import columns_folder
+from headrace.assemble.stages import Stage, StageKind, stages_of
 from headrace.config.content import ColumnSetConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SourceConfig
@@ -188,10 +189,8 @@ class DatasetStores:
         return columns_folder(self.output(config), name)
 
     def folders(self, config: DatasetConfig) -> dict[str, Storage]:
-        """All shard folders of a data set by name, audio first, then columns: `audio`, `columns captions`."""
-        columns = {columns_part(name): self.columns(config, name) for name in config.column_sets}
-        parts = self.parts(config)
-        return {"audio": parts.pop("audio"), **columns, **parts}
+        """The shard folder of each stage (`Stage.part`), upstream first."""
+        return self._folders(config, stages_of(config))
 
     def column_table(self, entry: ColumnSetConfig) -> "MetadataTable":
         """The table of a set of columns."""
@@ -210,9 +209,12 @@ class DatasetStores:
         return open_bucket(root).exists(name)
 
     def parts(self, config: DatasetConfig) -> dict[str, Storage]:
-        """The folders with samples of a data set by name: `audio`, `latents crepe`."""
-        latents = {latents_part(entry.name): self.latents(config, entry.name) for entry in config.latents}
-        return {"audio": self.audio(config), **latents}
+        """The shard folder of each stage that has samples: the audio and the latents."""
+        return self._folders(config, stages_of(config, StageKind.AUDIO, StageKind.LATENTS))
+
+    def _folders(self, config: DatasetConfig, stages: Iterable[Stage]) -> dict[str, Storage]:
+        output = self.output(config)
+        return {stage.part: output.at(stage.folder) for stage in stages}
 
 
 class _Folder:
@@ -223,13 +225,3 @@ class _Folder:
         folder = tempfile.mkdtemp(prefix="headrace-")
         weakref.finalize(self, shutil.rmtree, folder)
         return Path(folder)
-
-
-def columns_part(name: str) -> str:
-    """The name of a set of columns among the folders of a data set: `columns captions`."""
-    return f"columns {name}"
-
-
-def latents_part(name: str) -> str:
-    """The name of a set of latents among the parts of a data set: `latents crepe`."""
-    return f"latents {name}"

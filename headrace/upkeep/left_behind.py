@@ -6,6 +6,7 @@ A build leaves them as they are, because a training job may read them.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from headrace.assemble.stages import AUDIO, stages_of
 from headrace.config.dataset import DatasetConfig
 from headrace.format.beside.views import VIEWS
 from headrace.locate.outputs import COLUMNS, LATENTS
@@ -40,8 +41,8 @@ class LeftPart:
 
 def parts_of_yaml(config: DatasetConfig) -> frozenset[str]:
     """The parts that a YAML names, besides the audio."""
-    named = {LATENTS: [entry.name for entry in config.latents], COLUMNS: config.column_sets, VIEWS: config.views}
-    return frozenset(f"{family}/{name}" for family, names in named.items() for name in names)
+    views = (f"{VIEWS}/{name}" for name in config.views)
+    return frozenset([*views, *(stage.folder for stage in stages_of(config) if stage != AUDIO)])
 
 
 def left_behind(output: Storage, wanted: Collection[str]) -> list[LeftPart]:

@@ -100,7 +100,7 @@ class World:
         self.scanned: dict[str, int] | None = None
         self.rows: dict[str, int] = {}
         self.header, self.scan_inputs = 0, ""
-        self.stages = ["audio", "columns metadata", "columns captions", "mel"]
+        self.stages = ["audio", "columns metadata", "columns captions", "latents mel"]
         self.manifests: dict[str, dict[str, ManifestSummary]] = {stage: {} for stage in self.stages}
         self.recorded: dict[dg.AssetKey, dict[str, str]] = {}
         self.snapshots: dict[str, SimpleNamespace] = {}
@@ -121,16 +121,21 @@ class World:
         return "audio"
 
     def latents(self, config, name):
-        return name
+        return f"latents {name}"
 
     def columns(self, config, name):
         return f"columns {name}"
 
     def folders(self, config):
-        return {"audio": "audio", "metadata": "columns metadata", "captions": "columns captions", "latents mel": "mel"}
+        return {
+            "audio": "audio",
+            "columns metadata": "columns metadata",
+            "columns captions": "columns captions",
+            "latents mel": "latents mel",
+        }
 
     def parts(self, config):
-        return {"audio": "audio", "latents mel": "mel"}
+        return {"audio": "audio", "latents mel": "latents mel"}
 
     def table_stamps(self, config):
         return {}
@@ -159,7 +164,7 @@ class World:
             return f"audio v{self.scanned[partition]}"
         audio = self.manifests["audio"].get(partition)
         base = audio.digest if audio else "none"
-        return f"{stage} {base} {self.rows_of(stage)[partition]}" if stage != "mel" else f"mel {base}"
+        return f"{stage} {base} {self.rows_of(stage)[partition]}" if stage != "latents mel" else f"mel {base}"
 
     def wanted_columns(self, ready, rows):
         return {name: self.wanted(f"columns {rows[name].split()[0]}", name) for name in ready}
@@ -178,7 +183,7 @@ class World:
         return str([str(self.snapshots.get(stage)) for stage in self.stages])
 
     def smoke_inputs(self, config, snapshots):
-        return str([str(self.snapshots.get(stage)) for stage in ("audio", "mel")])
+        return str([str(self.snapshots.get(stage)) for stage in ("audio", "latents mel")])
 
     def is_committed(self, newest, catalog, current, audio_snapshot=None):
         return newest is not None and (
@@ -301,12 +306,12 @@ class World:
     def index(self, stage):
         if stage == "audio":
             return self.keys.sizes_index
-        return self.keys.latents_index("mel") if stage == "mel" else self.keys.columns_index(stage.split()[1])
+        return self.keys.latents_index("mel") if stage == "latents mel" else self.keys.columns_index(stage.split()[1])
 
     def partitioned(self, stage):
         if stage == "audio":
             return self.keys.audio_shards
-        return self.keys.latent_shards("mel") if stage == "mel" else self.keys.columns(stage.split()[1])
+        return self.keys.latent_shards("mel") if stage == "latents mel" else self.keys.columns(stage.split()[1])
 
     def begin(self, run: SimulatedRun, key: dg.AssetKey) -> Callable[[], None]:
         """Begin a step: what it reads, it reads now. Returns how it ends."""
@@ -414,7 +419,7 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
         due_work: {
             "read_current_header": world.catalog,
             "wanted_partitions": lambda fingerprints, config: {n: f"audio {v}" for n, v in fingerprints.items()},
-            "wanted_latents": lambda ready, settings, rows: {name: world.wanted("mel", name) for name in ready},
+            "wanted_latents": lambda ready, settings, rows: {name: world.wanted("latents mel", name) for name in ready},
             "with_centroids": lambda latents, storage: latents,
             "rows_of_texts": lambda output, config, latents: None,
             "rows_of_set": world.rows_of_set,

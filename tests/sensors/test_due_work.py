@@ -8,11 +8,12 @@ from headrace.errors import CatalogError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.sensors import due_work
-from headrace_dagster.sensors.due_work import DueWork, DueWorkReader, _base, _Stage, _work
+from headrace_dagster.sensors.due_work import DueWork, DueWorkReader, _base, _StageState, _work
 
 NAMES = ("train-0000", "train-0001")
 FIRST = NAMES[0]
 COLUMNS = "columns metadata"
+MEL = "latents mel"
 CONFIG = SimpleNamespace(
     latents=[SimpleNamespace(name="mel")],
     column_sets=("metadata",),
@@ -29,9 +30,9 @@ class Fakes:
         self.keys = DatasetKeys(("demo",))
         self.catalog = SimpleNamespace(fingerprints={}, digest="catalog", seconds=7200.0)
         self.found = {
-            stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", COLUMNS, "mel")
+            stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", COLUMNS, MEL)
         }
-        numbers = {"audio": 7, COLUMNS: 2, "mel": 3}
+        numbers = {"audio": 7, COLUMNS: 2, MEL: 3}
         self.snapshots = {stage: SimpleNamespace(number=number) for stage, number in numbers.items()}
         self.is_committed = dict.fromkeys(numbers, True)
         self.unrecorded_names, self.committed_with, self.missing = set(), {}, {}
@@ -44,16 +45,16 @@ class Fakes:
         return "audio"
 
     def latents(self, config, name):
-        return name
+        return f"latents {name}"
 
     def columns(self, config, name):
         return f"columns {name}"
 
     def folders(self, config):
-        return {"audio": "audio", COLUMNS: COLUMNS, "latents mel": "mel"}
+        return {"audio": "audio", COLUMNS: COLUMNS, MEL: MEL}
 
     def parts(self, config):
-        return {"audio": "audio", "latents mel": "mel"}
+        return {"audio": "audio", MEL: MEL}
 
     def unrecorded(self, key, current):
         return {name for name in current if (key, name) in self.unrecorded_names}
@@ -85,7 +86,7 @@ def fakes(monkeypatch):
     replaced = {
         "read_current_header": lambda output, config: fakes.catalog,
         "wanted_partitions": lambda fingerprints, config: {name: f"audio of {name}" for name in NAMES},
-        "wanted_latents": lambda ready, settings, rows: {name: f"mel of {name}" for name in ready},
+        "wanted_latents": lambda ready, settings, rows: {name: f"{MEL} of {name}" for name in ready},
         "with_centroids": lambda latents, storage: latents,
         "rows_of_texts": lambda output, config, latents: None,
         "rows_of_set": lambda output, catalog, name, config: {},
@@ -110,7 +111,7 @@ def last_assets(fakes, *stages):
     keys = {
         "audio": fakes.keys.sizes_index,
         COLUMNS: fakes.keys.columns_index("metadata"),
-        "mel": fakes.keys.latents_index("mel"),
+        MEL: fakes.keys.latents_index("mel"),
     }
     return (*(keys[stage] for stage in stages), fakes.keys.loader_smoke_test, fakes.keys.dataset_report)
 
@@ -124,42 +125,42 @@ def test_a_data_set_that_is_up_to_date_lacks_nothing(fakes):
     due = fakes.read()
     assert (due.partitions, due.finish, due.hours) == ({}, (), 0)
     assert due.token
-    assert fakes.committed_with == {"audio": None, COLUMNS: 7, "mel": 7}  # they are committed for the audio's snapshot
+    assert fakes.committed_with == {"audio": None, COLUMNS: 7, MEL: 7}  # they are committed for the audio's snapshot
 
 
 def test_of_a_partition_whose_audio_is_stale_everything_is_made(fakes):
     fakes.found["audio"][FIRST] = summary(4, "another")
     due = fakes.read()
-    assert stages_of(due) == {FIRST: ("audio", COLUMNS, "mel")}
+    assert stages_of(due) == {FIRST: ("audio", COLUMNS, MEL)}
     assert due.partitions[FIRST].num_together == 2  # columns are joined in the run that builds the audio
-    assert due.finish == last_assets(fakes, "audio", COLUMNS, "mel")
+    assert due.finish == last_assets(fakes, "audio", COLUMNS, MEL)
     assert due.token == ""
     assert due.hours == 1  # half of two hours
     assert due.partitions[FIRST].reason is None
 
 
 def test_of_a_partition_whose_latents_are_stale_only_these_are_made(fakes):
-    del fakes.found["mel"][FIRST]
-    assert stages_of(fakes.read()) == {FIRST: ("mel",)}
+    del fakes.found[MEL][FIRST]
+    assert stages_of(fakes.read()) == {FIRST: (MEL,)}
 
 
 def test_all_sets_of_latents_that_a_partition_lacks_are_one_run():
     stages = {
         name: SimpleNamespace(todo={FIRST}, wanted={}, found={}, current={}, missing={})
-        for name in ("audio", COLUMNS, "mel", "fine")
+        for name in ("audio", COLUMNS, MEL, "fine")
     }
     assert due_work._work(FIRST, stages).num_together == 2  # the sets follow in a run of their own
     for name in ("audio", COLUMNS):
         stages[name].todo = set()
     work = due_work._work(FIRST, stages)
-    assert (work.stages, work.num_together) == (("mel", "fine"), 2)
+    assert (work.stages, work.num_together) == ((MEL, "fine"), 2)
 
 
 def test_a_partition_that_dagster_has_no_record_of_is_made_again(fakes):
     fakes.unrecorded_names.add((fakes.keys.latent_shards("mel"), FIRST))
-    assert stages_of(fakes.read()) == {FIRST: ("mel",)}
+    assert stages_of(fakes.read()) == {FIRST: (MEL,)}
     fakes.unrecorded_names.add((fakes.keys.audio_shards, FIRST))
-    assert stages_of(fakes.read()) == {FIRST: ("audio", COLUMNS, "mel")}
+    assert stages_of(fakes.read()) == {FIRST: ("audio", COLUMNS, MEL)}
 
 
 def test_of_a_partition_whose_rows_changed_only_the_columns_are_made(fakes):
@@ -186,13 +187,13 @@ def test_centroids_are_fitted_before_anything_is_made_with_them(fakes, monkeypat
         raise NotFoundError("no centroids")
 
     monkeypatch.setattr(due_work, "with_centroids", unfitted)
-    fakes.found["mel"], fakes.is_committed["mel"], fakes.is_smoke_done = {}, False, False
+    fakes.found[MEL], fakes.is_committed[MEL], fakes.is_smoke_done = {}, False, False
     due = fakes.read()
     assert (due.partitions, due.finish) == ({}, (fakes.keys.centroids("mel"),))
     fakes.found["audio"] = {}
     due = fakes.read()
     assert due.partitions.keys() == set(NAMES)
-    assert all("mel" not in work.stages for work in due.partitions.values())
+    assert all(MEL not in work.stages for work in due.partitions.values())
     assert due.finish[-1] == fakes.keys.centroids("mel")
 
 
@@ -201,7 +202,7 @@ def test_latents_of_texts_whose_table_was_never_valid_are_not_due(fakes, monkeyp
         raise CatalogError("the table was not read yet")
 
     monkeypatch.setattr(due_work, "rows_of_texts", no_rows)
-    fakes.found["mel"], fakes.is_committed["mel"] = {}, False
+    fakes.found[MEL], fakes.is_committed[MEL] = {}, False
     due = fakes.read()
     assert due.partitions == {}
     assert due.finish[0] == fakes.keys.latents_index("mel")  # which says what is missing
@@ -215,7 +216,7 @@ def test_missing_shards_are_the_reason_unless_the_partition_has_changed_as_well(
 
 
 @pytest.mark.parametrize("fault", ["snapshot", "commit", "index"])
-@pytest.mark.parametrize("stage", ["audio", "mel"])
+@pytest.mark.parametrize("stage", ["audio", MEL])
 def test_an_index_that_is_not_up_to_date_is_made_again_and_what_follows_it(fakes, stage, fault):
     if fault == "snapshot":
         fakes.snapshots[stage] = None
@@ -224,7 +225,7 @@ def test_an_index_that_is_not_up_to_date_is_made_again_and_what_follows_it(fakes
     else:
         fakes.lacks_index.add(fakes.keys.sizes_index if stage == "audio" else fakes.keys.latents_index("mel"))
     assert fakes.read().finish == last_assets(fakes, stage)
-    assert fakes.committed_with.get("mel", 7) == (None if (stage, fault) == ("audio", "snapshot") else 7)
+    assert fakes.committed_with.get(MEL, 7) == (None if (stage, fault) == ("audio", "snapshot") else 7)
 
 
 def test_a_smoke_test_of_other_data_is_repeated_and_the_report_after_it(fakes):
@@ -236,7 +237,7 @@ def test_a_smoke_test_of_other_data_is_repeated_and_the_report_after_it(fakes):
 
 def test_the_token_of_what_follows_changes_with_the_snapshots_and_manifests(fakes):
     tokens = [fakes.read().token]
-    fakes.snapshots["mel"] = SimpleNamespace(number=4)
+    fakes.snapshots[MEL] = SimpleNamespace(number=4)
     tokens.append(fakes.read().token)
     fakes.found["audio"][FIRST] = summary(2, f"audio of {FIRST}")
     tokens.append(fakes.read().token)
@@ -246,11 +247,11 @@ def test_the_token_of_what_follows_changes_with_the_snapshots_and_manifests(fake
 def test_partitioned_assets_of_stages(fakes):
     reader = DueWorkReader(SimpleNamespace(config=CONFIG, keys=fakes.keys), fakes, fakes)
     made = [fakes.keys.audio_shards, fakes.keys.columns("metadata"), fakes.keys.latent_shards("mel")]
-    assert reader.assets_of(["audio", COLUMNS, "mel"]) == made
+    assert reader.assets_of(["audio", COLUMNS, MEL]) == made
 
 
 def stage(*, found=None, current=None, todo=(), missing=None):
-    return _Stage({FIRST: "wanted"}, found or {}, current or {}, frozenset(todo), missing or {})
+    return _StageState({FIRST: "wanted"}, found or {}, current or {}, frozenset(todo), missing or {})
 
 
 def test_work_is_counted_from_the_manifest_that_it_replaces():
@@ -261,12 +262,12 @@ def test_work_is_counted_from_the_manifest_that_it_replaces():
 
 
 def test_a_partition_that_lacks_nothing_has_no_work():
-    assert _work(FIRST, {"audio": stage(), "mel": stage()}) is None
+    assert _work(FIRST, {"audio": stage(), MEL: stage()}) is None
 
 
 def test_the_token_of_a_partition_changes_with_what_is_missing_and_since_when():
     tokens = [
-        _work(FIRST, {"audio": stage(todo=[FIRST], missing=missing), "mel": stage()}).token
+        _work(FIRST, {"audio": stage(todo=[FIRST], missing=missing), MEL: stage()}).token
         for missing in ({}, {FIRST: 5.0}, {FIRST: 6.0})
     ]
     assert len(set(tokens)) == 3

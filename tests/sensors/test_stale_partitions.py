@@ -38,14 +38,11 @@ class FakeReader:
     def outline(self):
         return self.digest
 
-    def stages(self):
-        return ["audio", "columns metadata"]
-
     def input_version(self):
         return f"input {self.digest}"
 
     def folders(self):
-        return {}
+        return {"audio": None, "columns metadata": None}
 
     def read(self, missing):
         self.num_read += 1
