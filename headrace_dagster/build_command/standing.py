@@ -18,6 +18,7 @@ import yaml
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.dataset_stores import DatasetStores
+from headrace.assemble.feature_values import feature_rows
 from headrace.assemble.reconcile import latent_settings
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.unchanged import is_unchanged, scan_inputs
@@ -84,6 +85,7 @@ def things_digest(place: Place, config: DatasetConfig, stores: DatasetStores) ->
         scanned = scan_inputs(config, stores.source(config).uri, stores.table_stamps(config), ScanRuntime())
         latents = [(one, stores.latents(config, one.name)) for one in config.latents]
         settings = [str(latent_settings(with_centroids(one, folder))) for one, folder in latents]
+        settings += map(feature_rows, config.features)
         said = [scanned, str(place), *settings, *_yaml_files(place.yaml.parent), *_own_code()]
         digest = hashlib.sha256("\0".join(said).encode())
         for entry in stores.output(config).list():

@@ -5,16 +5,21 @@ import os
 import re
 import shutil
 import sqlite3
+from typing import ClassVar
 
 import dagster as dg
 import pytest
 
+from headrace.assemble.dataset_stores import DatasetStores
 from headrace.catalog.stored import unchanged
+from headrace.config.dataset import load_config
 from headrace_dagster.build_command.entry import up_to_date
 from headrace_dagster.build_command.instance import open_instance
 from headrace_dagster.build_command.repository import place_of_name
+from headrace_dagster.build_command.standing import things_digest
 from tests.support.built import BuiltProject
 from tests.support.instances import memory_instance
+from tests.support.loud_encoder import Loud
 from tests.support.six_tones import run, six_tones
 from tests.support.undrawn import nothing_drawn
 
@@ -100,6 +105,34 @@ def test_dagster_decides_after_any_change(settled, change):
 def test_other_code_asks_dagster(settled, monkeypatch):
     monkeypatch.setattr(unchanged, "code_digest", lambda: "other")
     assert not is_settled(settled)
+
+
+class Level:
+    """A feature of a user."""
+
+    columns: ClassVar = {"level": "float"}
+    fingerprint = "first"
+
+    def __call__(self, audio, sample_rate_hz):
+        return {"level": 1.0}
+
+
+OWN_CODE = {
+    Level: {"features": [{"name": "own", "kind": "custom", "feature": f"{__name__}:Level"}]},
+    Loud: {"latents": [{"name": "own", "encoder": {"kind": "custom", "encoder": f"{Loud.__module__}:Loud"}}]},
+}
+
+
+@pytest.mark.parametrize(("code", "settings"), OWN_CODE.items(), ids=lambda it: getattr(it, "__name__", ""))
+def test_other_code_of_a_user_asks_dagster(settled, monkeypatch, code, settings):
+    settled.write_yaml(**settings)
+    place = place_of_name("tones", settled.datasets)
+    arguments = place, load_config(place.yaml), DatasetStores(str(place.root))
+    before = things_digest(*arguments)
+    assert before
+    assert things_digest(*arguments) == before
+    monkeypatch.setattr(code, "fingerprint", "second")
+    assert things_digest(*arguments) != before
 
 
 def test_what_dagster_does_besides_assets_changes_nothing(settled):
