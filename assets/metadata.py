@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from headrace.assemble.build_reasons import Settings, why_build
 from headrace.assemble.latents import LatentSettings
-from headrace.assemble.reconcile import why_build
 from headrace.assemble.shard_settings import ShardSettings
 from headrace.assemble.update import PartitionBuild
 from headrace.audio import Codec
@@ -255,7 +255,7 @@ def location(storage: Storage, path: str) -> dg.MetadataValue:
     return dg.MetadataValue.path(str(local)) if local is not None else dg.MetadataValue.url(f"{storage.uri}/{path}")
 
 
-def _manifest_metadata(build: PartitionBuild, settings: ShardSettings | LatentSettings) -> Metadata:
+def _manifest_metadata(build: PartitionBuild, settings: Settings) -> Metadata:
     manifest, written = build.manifest.manifest, set(build.written)
     before = {shard.name for shard in build.previous.shards} if build.previous else set()
     why = why_build(build.previous, manifest.source, settings, is_damaged=not written.isdisjoint(before))

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.assemble.audio_counts import NO_AUDIO, AudioCounts
-from headrace.assemble.reconcile import BuildReason
+from headrace.assemble.build_reasons import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.indexes.index import SHARD_SUFFIXES, files_of_shard
 from headrace.format.manifests.manifests import Manifest

@@ -6,9 +6,10 @@ same sequence number. `headrace.encoding` computes the latents and writes the sh
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from headrace.assemble.build_reasons import BuildReason
 from headrace.assemble.partition_columns import source_parts
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.encoders import Encoder
@@ -26,6 +27,7 @@ from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeShards, made_shards
 from headrace.format.manifests.manifests import (
+    Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -62,6 +64,16 @@ class LatentSettings:
     def wanted(self, audio: str) -> str:
         """`Manifest.wanted` of up-to-date latents, given the digest of the audio manifest."""
         return _digest(audio, *self._parts)
+
+    def reasons(self, found: Manifest, source: str) -> Mapping[BuildReason, bool]:
+        """See `headrace.assemble.build_reasons.Settings`."""
+        is_of_set = "." in self.column
+        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
+        return {
+            BuildReason.AUDIO: of_audio != audio if is_of_set else found.source != source,
+            BuildReason.ROWS: is_of_set and of_rows != rows,
+            BuildReason.ENCODER: found.wanted != self.wanted(found.source),
+        }
 
     def input_digest(self, audio_shard: str, columns: str = "") -> str:
         """Input digest of the latents of an audio shard, and of columns, whose names hold digests of their bytes."""

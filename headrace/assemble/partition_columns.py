@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, Protocol
 
+from headrace.assemble.build_reasons import BuildReason
 from headrace.assemble.update import PartitionBuild, PartitionTarget, bring_up_to_date
 from headrace.errors import BuildError
 from headrace.format.beside.column_files import publish_columns, published_columns
@@ -20,6 +21,7 @@ from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeShards
 from headrace.format.manifests.manifests import (
+    Manifest,
     ManifestRejection,
     NumberedManifest,
     ShardEntry,
@@ -43,6 +45,12 @@ class ColumnSettings:
     def wanted(self, source: str) -> str:
         """`Manifest.wanted` of up-to-date columns, given the result of `columns_source`."""
         return hashlib.sha256(f"columns {COLUMNS_FORMAT}\n{source}".encode()).hexdigest()
+
+    def reasons(self, found: Manifest, source: str) -> Mapping[BuildReason, bool]:
+        """See `headrace.assemble.build_reasons.Settings`."""
+        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
+        is_other = of_rows != rows or found.wanted != self.wanted(found.source)
+        return {BuildReason.AUDIO: of_audio != audio, BuildReason.ROWS: is_other}
 
 
 def columns_source(audio: str, rows: str) -> str:

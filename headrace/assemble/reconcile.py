@@ -1,41 +1,21 @@
-"""Computes what each partition of a data set should be built from, and why a partition has to be built.
+"""Computes what each partition of a data set should be built from.
 
-`headrace.assemble.staleness` compares the result with the manifests. Both modules are pure: `build.py`, the sensors and
+`headrace.assemble.staleness` compares the result with the manifests, and `headrace.assemble.build_reasons` says what
+differs. All three are pure: `build.py`, the sensors and
 the assets pass in catalog, settings and manifests, and get equal answers.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from enum import StrEnum
-from typing import Any
 
 from headrace.assemble.latents import LatentSettings
-from headrace.assemble.partition_columns import ColumnSettings, columns_source, source_parts
+from headrace.assemble.partition_columns import ColumnSettings, columns_source
 from headrace.assemble.shard_settings import ShardSettings
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.config.partitioning import ShardSize
 from headrace.encoders import fingerprint
 from headrace.errors import HeadraceError
-from headrace.format.manifests.manifests import KnownManifest, Manifest
+from headrace.format.manifests.manifests import KnownManifest
 from headrace.format.snapshots.snapshots import Snapshot
-
-Settings = ShardSettings | LatentSettings | ColumnSettings
-"""Settings that, together with a source, decide the shards of a partition."""
-
-
-class BuildReason(StrEnum):
-    """Why a partition was built, as shown to the user; there may be several reasons."""
-
-    NEW = "new"
-    RECORDINGS = "recordings or metadata changed"
-    AUDIO = "audio changed"
-    LAYOUT = "shard layout changed"
-    SETTINGS = "audio settings or codec changed"
-    ENCODER = "encoder, dtype, audio field or column changed"
-    ROWS = "rows changed"
-    MISSING = "shards missing"
-    UNRECORDED = "not recorded, or a check has not passed"
 
 
 def shard_settings(config: DatasetConfig) -> ShardSettings:
@@ -105,55 +85,6 @@ def wanted_partitions(fingerprints: Mapping[str, str], config: DatasetConfig) ->
     """Partition → `Manifest.wanted` of up-to-date audio shards, given the fingerprints in the catalog."""
     settings = shard_settings(config)
     return {partition: settings.wanted(digest) for partition, digest in fingerprints.items()}
-
-
-def why_build(
-    found: Manifest | None,
-    source: str,
-    settings: ShardSettings | LatentSettings | ColumnSettings,
-    *,
-    is_damaged: bool = False,
-) -> tuple[BuildReason, ...]:
-    """Why a partition has to be built; empty if it is up to date.
-
-    Args:
-        found: the partition's newest manifest; None before the first build.
-        source: the wanted `Manifest.source`: fingerprint of its recordings, or digest of its audio manifest; for
-            columns, the result of `columns_source`.
-        settings: settings of the audio shards, of a set of latents, or of columns.
-        is_damaged: whether a shard or index of the manifest is missing or has another size.
-    """
-    if found is None:
-        return (BuildReason.NEW,)
-    reasons = {BuildReason.MISSING: is_damaged}
-    if isinstance(settings, ShardSettings):
-        as_laid_out = replace(settings, **_laid_out(found.layout))
-        reasons |= {
-            BuildReason.RECORDINGS: found.source != source,
-            BuildReason.LAYOUT: found.layout != settings.layout,
-            BuildReason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
-        }
-    elif isinstance(settings, ColumnSettings):
-        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
-        reasons |= {
-            BuildReason.AUDIO: of_audio != audio,
-            BuildReason.ROWS: of_rows != rows or found.wanted != settings.wanted(found.source),
-        }
-    else:
-        is_of_set = "." in settings.column
-        (audio, rows), (of_audio, of_rows) = source_parts(source), source_parts(found.source)
-        reasons |= {
-            BuildReason.AUDIO: of_audio != audio if is_of_set else found.source != source,
-            BuildReason.ROWS: is_of_set and of_rows != rows,
-            BuildReason.ENCODER: found.wanted != settings.wanted(found.source),
-        }
-    return tuple(reason for reason in BuildReason if reasons.get(reason))
-
-
-def _laid_out(layout: Mapping[str, int]) -> dict[str, Any]:
-    """The fields of `ShardSettings` that a manifest's layout has."""
-    sizes = {name: layout[name] for name in ("samples_per_shard", "bytes_per_shard") if name in layout}
-    return {"reshuffle": layout.get("reshuffle", 0)} | ({"size": ShardSize(**sizes)} if len(sizes) == 1 else {})
 
 
 def is_current(snapshot: Snapshot | None, catalog: str, manifests: Mapping[str, KnownManifest]) -> bool:

@@ -2,11 +2,15 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
+from headrace.assemble.build_reasons import BuildReason
 from headrace.assemble.plan import layout_of
 from headrace.audio import AudioFormat, codec_version
 from headrace.config.partitioning import ShardSize
+from headrace.format.manifests.manifests import Manifest
 
 SHARD_FORMAT = 1
 
@@ -30,6 +34,15 @@ class ShardSettings:
         """See `Manifest.layout`."""
         return layout_of(self.size, self.reshuffle)
 
+    def reasons(self, found: Manifest, source: str) -> Mapping[BuildReason, bool]:
+        """See `headrace.assemble.build_reasons.Settings`."""
+        as_laid_out = replace(self, **_laid_out(found.layout))
+        return {
+            BuildReason.RECORDINGS: found.source != source,
+            BuildReason.LAYOUT: found.layout != self.layout,
+            BuildReason.SETTINGS: found.wanted != as_laid_out.wanted(found.source),
+        }
+
     def digest(self) -> str:
         """Digest of the audio settings, the shard format and the versions of the codecs."""
         content = [SHARD_FORMAT, codec_version(self.audio.codec), self.audio.canonical()]
@@ -39,3 +52,9 @@ class ShardSettings:
         """Digest of everything that a partition is built from, given its fingerprint (see `Manifest.wanted`)."""
         layout = " ".join(f"{name} {value}" for name, value in self.layout.items())
         return hashlib.sha256(f"{self.digest()} {layout} {fingerprint}".encode()).hexdigest()
+
+
+def _laid_out(layout: Mapping[str, int]) -> dict[str, Any]:
+    """The fields of `ShardSettings` that a manifest's layout has."""
+    sizes = {name: layout[name] for name in ("samples_per_shard", "bytes_per_shard") if name in layout}
+    return {"reshuffle": layout.get("reshuffle", 0)} | ({"size": ShardSize(**sizes)} if len(sizes) == 1 else {})

@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from headrace.assemble.build_reasons import BuildReason
 from headrace.assemble.changes import BuildChanges, BuildStep, ShardChanges
-from headrace.assemble.reconcile import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.rejects import Reject, RejectChanges, varied
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from headrace.assemble.build_reasons import BuildReason, Settings, why_build
 from headrace.assemble.changes import ShardsBefore
-from headrace.assemble.reconcile import BuildReason, Settings, why_build
 from headrace.assemble.staleness import plan_build
 from headrace.format.manifests.manifests import newest_manifests
 from headrace.format.shards.condemned import lasting_sizes

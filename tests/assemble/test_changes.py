@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from headrace.assemble.build_reasons import BuildReason, why_build
 from headrace.assemble.changes import BuildChanges, BuildStep, ShardsBefore, shard_changes
 from headrace.assemble.latents import LatentSettings
-from headrace.assemble.reconcile import BuildReason, why_build
 from headrace.assemble.shard_settings import ShardSettings
 from headrace.audio import AudioFormat
 from headrace.catalog.compared.changes import CatalogChanges

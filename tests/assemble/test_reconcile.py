@@ -3,8 +3,9 @@ import dataclasses
 import polars as pl
 import pytest
 
+from headrace.assemble.build_reasons import BuildReason, why_build
 from headrace.assemble.partition_columns import ColumnSettings, columns_source
-from headrace.assemble.reconcile import BuildReason, is_current, wanted_columns, why_build
+from headrace.assemble.reconcile import is_current, wanted_columns
 from headrace.assemble.staleness import plan_build
 from headrace.catalog.stored.header import CatalogHeader, PartitionEntry
 from headrace.catalog.stored.partitions import PartitionSize, num_samples, partition_sizes

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from headrace.assemble.audio_counts import AudioCounts
+from headrace.assemble.build_reasons import BuildReason
 from headrace.assemble.changes import BuildChanges, BuildStep, ShardChanges
-from headrace.assemble.reconcile import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.rejects import Reject, compare_rejects
 from headrace_dagster.build_command.account import nothing_changed, show_changes
