@@ -6,19 +6,25 @@ import dagster as dg
 
 from headrace.assemble.column_sets import build_columns, commit_set, is_awaited
 from headrace.assemble.partition_columns import ColumnSettings
+from headrace.assemble.stages import Stage, StageKind
 from headrace.config.content import METADATA_SET
 from headrace_dagster.assets.build_comparison import unchecked
 from headrace_dagster.assets.column_checks import column_check_results, column_check_specs
 from headrace_dagster.assets.column_metadata import columns_index_metadata, columns_metadata
-from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import pass_shards
 from headrace_dagster.assets.partition_runs import PartitionEvent, backfill_policy_of, make_partitions
 from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
+from headrace_dagster.assets.snapshot_index import Committed, IndexEvents, index_asset
 from headrace_dagster.assets.superseded import committed_unless_superseded, while_audio_is_current
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 
+_INDEX_DESCRIPTION = (
+    "The committed snapshot of these columns, which names the audio snapshot that it fits, and a summary of each "
+    "column. Fails, and names the partitions, while partitions are not joined to that audio snapshot."
+)
 _WHAT = {True: "The user's metadata and the facts of the catalog", False: "The table of these columns"}
 
 
@@ -66,45 +72,23 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
 
 def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     """The asset NAME/<set>_columns_index of a data set."""
-    config, keys = dataset.config, dataset.keys
-    key = keys.columns_index(name)
+    config, key = dataset.config, dataset.keys.columns_index(name)
     joined = METADATA_SET if config.feature(name) else name  # the checks of tables are about no other sets
     checks = column_check_specs(joined, key)
-    parts = dg.AssetDep(keys.columns(name), partition_mapping=dg.AllPartitionMapping())
 
-    @dg.asset(
-        key=key,
-        check_specs=checks,
-        deps=[parts, keys.sizes_index],
-        output_required=False,  # without one, the run is superseded, or an optional table has not come
-        group_name=config.name,
-        owners=config.owners,
-        kinds={"json"},
-        description="The committed snapshot of these columns, which names the audio snapshot that it fits, and a "
-        "summary of each column. Fails, and names the partitions, while partitions are not joined to that audio "
-        "snapshot.",
-    )
-    def columns_index(
-        context: dg.AssetExecutionContext, headrace_storage: StorageResource
-    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-        if is_awaited(headrace_storage.output(config), config, name):
+    def commit(context: dg.AssetExecutionContext, stores: StorageResource) -> IndexEvents:
+        output, storage = stores.output(config), stores.columns(config, name)
+        if is_awaited(output, config, name):
             yield from unchecked(checks, "the optional table is not there yet")
-            return
-        output, storage = headrace_storage.output(config), headrace_storage.columns(config, name)
+            return None
         with readable_failures():
             made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
         if made is None:
             yield from unchecked(checks, "the run was superseded, and the next one checks what it makes")
-            return
+            return None
         committed, is_new = made
         with readable_failures():
             results = column_check_results(output, storage, committed.snapshot, joined, key)
-            metadata = columns_index_metadata(storage, committed, is_new=is_new)
-        yield dg.MaterializeResult(
-            data_version=dg.DataVersion(committed.snapshot.fingerprint),
-            metadata=metadata,
-            tags={INPUTS_TAG: snapshot_inputs(committed.snapshot)},
-            check_results=results,
-        )
+            return Committed(committed, columns_index_metadata(storage, committed, is_new=is_new), results)
 
-    return columns_index
+    return index_asset(dataset, Stage(StageKind.COLUMNS, name), commit, _INDEX_DESCRIPTION, checks)
