@@ -7,18 +7,18 @@ import tempfile
 import polars as pl
 import pytest
 
+from headrace.assemble.dataset_stores import DatasetStores
 from headrace.catalog.tables.metadata_files import in_memory
 from headrace.config.dataset import DatasetConfig
 from headrace.errors import ConfigError
 from headrace.stores.storage import open_storage
-from headrace_dagster.resources.storage import StorageResource
 from tests.support.s3 import new_bucket
 
 
 @pytest.fixture
 def storage(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return StorageResource(root=str(tmp_path / "root"))
+    return DatasetStores(str(tmp_path / "root"))
 
 
 def test_relative_paths_are_resolved_below_the_root_and_urls_are_unchanged(storage, tmp_path):
