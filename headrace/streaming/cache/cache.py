@@ -5,7 +5,8 @@ evicted, or those that are needed last where that is known (`eviction`). Process
 kernel releases when a process dies: there is no shared memory and no barrier, and a killed process leaves nothing to
 clean up. A file in the cache is never the only copy.
 
-    .lock                  held while room is made, and while a shard gets its name; short
+    .lock                  held while room is made or taken, and while a shard gets its name; short. Its time
+                           changes when a shard fills the folder
     .NAME.part             a shard that is being written; the process that writes it holds its lock. Without a lock it
                            is left over from a dead process, and the next process begins it again
     NAME                   a whole shard; readers hold a shared lock, so an open shard is not evicted
@@ -19,6 +20,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -41,6 +43,8 @@ _INDEX = ".idx"
 _INDEX_LEFT = re.compile(r"^\..*\.idx\.")
 _LOCK = ".lock"
 _INDEX_SHARE = 64  # part of the free room that indexes take before a process measures the folder again
+_STEP_NS = 2_000_000_000  # no file system has coarser times
+_FULL_SHARE = 2  # with less than this part of the limit free, room that processes found before is gone
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -74,7 +78,7 @@ class ShardCache:
         self.folder = folder
         self.limit_bytes = limit_bytes
         self.next_uses: NextUses | None = None
-        self._room_for_indexes = 0  # changed only under the lock of the folder
+        self._room_for_indexes = self._filled = 0  # changed only under the lock of the folder
         self._room_for_ranges = RoomForRanges()
 
     def find(self, name: str, num_bytes: int) -> FileShard | None:
@@ -199,8 +203,8 @@ class ShardCache:
             if self.limit_bytes is None:
                 self._write_index(name, blob)
                 return
-            with self._folder_lock():
-                self._reserve_for_index(len(blob), self.limit_bytes)
+            with self._folder_lock() as folder:
+                self._reserve_for_index(len(blob), self.limit_bytes, folder)
                 self._write_index(name, blob)
 
     def register(self, facts: ReaderFacts) -> RegisteredReader:
@@ -210,9 +214,9 @@ class ShardCache:
             CacheUnusableError: no room, or no right to write.
         """
         self._make_folder()
-        with self._translated(), self._folder_lock():
+        with self._translated(), self._folder_lock() as folder:
             if self.limit_bytes is not None:
-                self._reserve_for_index(len(facts.to_bytes()), self.limit_bytes)
+                self._reserve_for_index(len(facts.to_bytes()), self.limit_bytes, folder)
             return register(self.folder, facts)
 
     def index_lock(self, name: str, patience_seconds: float) -> AbstractContextManager[None]:
@@ -237,10 +241,13 @@ class ShardCache:
         """Keep ranges of a shard that is expected, if there is room without evicting; a failure is no error."""
         path, limit = self._ranges(name), self.limit_bytes
         with contextlib.suppress(OSError):
-            if limit is None or (
-                path.exists() and self._room_for_ranges.takes(stored_bytes(ranges), lambda: limit - self.usage_bytes())
-            ):
+            if limit is None:
                 keep_ranges(path, num_bytes, ranges)
+            elif path.exists():
+                with self._folder_lock() as folder:
+                    wanted = stored_bytes(ranges)
+                    if self._room_for_ranges.takes(wanted, _filled(folder), lambda: limit - self.usage_bytes()):
+                        keep_ranges(path, num_bytes, ranges)
 
     def drop_ranges(self, name: str) -> None:
         """Forget the ranges that readers have fetched of a shard."""
@@ -252,9 +259,11 @@ class ShardCache:
         temporary.write_bytes(blob)
         temporary.rename(self.folder / f"{name}{_INDEX}")
 
-    def _reserve_for_index(self, num_bytes: int, limit: int) -> None:
+    def _reserve_for_index(self, num_bytes: int, limit: int, folder: int) -> None:
         """Make room for an index; the folder is not measured for each one, as there may be a million."""
-        if num_bytes > self._room_for_indexes:
+        filled = _filled(folder)
+        if num_bytes > self._room_for_indexes or filled != self._filled:
+            self._filled = filled
             usage = self.usage_bytes()
             if usage + num_bytes > limit:
                 usage = self._make_room(limit - max(num_bytes, limit // _INDEX_SHARE), ())
@@ -294,10 +303,11 @@ class ShardCache:
 
     def _reserve(self, part: int, num_bytes: int, keep: Collection[str]) -> None:
         """Make room for the file and give it its final size, which counts against the limit."""
-        with self._folder_lock():
+        with self._folder_lock() as folder:
             if self.limit_bytes is not None:
-                self._room_for_indexes = 0
-                self._make_room(self.limit_bytes - num_bytes, keep)
+                usage = num_bytes + self._make_room(self.limit_bytes - num_bytes, keep)
+                if self.limit_bytes - usage < self.limit_bytes // _FULL_SHARE:
+                    _note_filled(folder)
             reserve(part, num_bytes)
 
     def _make_room(self, budget: int, keep: Collection[str]) -> int:
@@ -373,11 +383,12 @@ class ShardCache:
             return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
 
     @contextlib.contextmanager
-    def _folder_lock(self) -> Iterator[None]:
+    def _folder_lock(self) -> Iterator[int]:
+        """Hold the lock of the folder. Yields the open file."""
         descriptor = self._opened(self.folder / _LOCK)
         try:
             lock(descriptor, fcntl.LOCK_EX)
-            yield
+            yield descriptor
         finally:
             release(descriptor)
 
@@ -391,3 +402,15 @@ class ShardCache:
         except OSError as error:
             way_out = "free some disk, or set cache_limit" if error.errno in NO_ROOM else "choose another local=…"
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
+
+
+def _filled(folder: int) -> int:
+    """A number that is another one after a shard has filled the folder whose open lock file this is."""
+    return os.fstat(folder).st_mtime_ns
+
+
+def _note_filled(folder: int) -> None:
+    """Change the number of `_filled`."""
+    now = max(time.time_ns(), _filled(folder) + _STEP_NS)
+    with contextlib.suppress(PermissionError):  # of another user
+        os.utime(folder, ns=(now, now))

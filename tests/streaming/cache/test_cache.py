@@ -377,6 +377,23 @@ def test_ranges_do_not_have_a_large_folder_looked_through_for_each(tmp_path, mon
     assert cache.usage_bytes() == 2900 + (100 * 120 if limit > 3000 else 0)
 
 
+def keep_range(cache, name):
+    cache.expect(name)
+    keep(cache, name)
+
+
+@pytest.mark.parametrize("keep_small", [keep_range, lambda cache, name: cache.keep_index(name, bytes(100))])
+@pytest.mark.parametrize("filler", ["this process", "another process"])
+def test_small_files_stay_below_the_limit_after_shards_have_filled_the_folder(tmp_path, keep_small, filler):
+    """Room that a process found for several is gone when a shard takes it."""
+    cache = ShardCache(tmp_path, 100_000)
+    keep_small(cache, "first.tar")
+    put(cache if filler == "this process" else ShardCache(tmp_path, 100_000), "a.tar", bytes(99_700))
+    for number in range(20):
+        keep_small(cache, f"{number}.tar")
+        assert cache.usage_bytes() <= 100_000
+
+
 def test_ranges_make_room_where_evicting_shards_is_not_enough(tmp_path):
     cache = ShardCache(tmp_path, 1000)
     put(cache, "a.tar", bytes(800))
