@@ -24,6 +24,7 @@ from headrace.catalog.scanning.scan_runtime import ScanRuntime
 from headrace.catalog.stored.unchanged import is_unchanged, scan_inputs
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.errors import HeadraceError
+from headrace.format.typed_json import json_object
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.build_command.place import Place, home_path
 
@@ -60,7 +61,7 @@ def with_seconds(said: str, seconds: float) -> str:
 def up_to_date(place: Place) -> Standing | None:
     """The stored standing, if it is certain that nothing has changed since; else None. Lists the source."""
     try:
-        stored = Standing(**json.loads(_file(place).read_bytes()))
+        stored = Standing(**json_object(_file(place).read_bytes()))
         if stored.history != history_stamp(place):
             return None
         config, stores = load_config(place.yaml), DatasetStores(str(place.root))

@@ -26,6 +26,7 @@ PARSERS = {
 
 KNOWN = {
     ("headrace/adopt/command.py", "yaml.safe_load"): "the text that it has just made",
+    ("headrace_dagster/build_command/standing.py", "yaml.safe_load"): "Dagster's own settings, as Dagster reads them",
     ("headrace/adopt/corpora.py", "json.JSONDecoder"): "the first lines of a file",
     ("headrace/adopt/listing.py", "tarfile.open"): "names of the first members",
     ("headrace/adopt/tables.py", "csv.DictReader"): "the first lines of a file",
