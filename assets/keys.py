@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from headrace.assemble.stages import Stage, StageKind
+from headrace.assemble.stages import AUDIO, Stage, StageKind
+
+_SHARDS = {
+    StageKind.AUDIO: "audio_shards",
+    StageKind.COLUMNS: "{}_columns",
+    StageKind.LATENTS: "{}_latent_shards",
+}
+_INDEXES = {
+    StageKind.AUDIO: "sizes_index",
+    StageKind.COLUMNS: "{}_columns_index",
+    StageKind.LATENTS: "{}_sizes_index",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +66,28 @@ class DatasetKeys:
     @property
     def audio_shards(self) -> dg.AssetKey:
         """Tar shards with FLAC and JSON, partitioned."""
-        return self._key("audio_shards")
+        return self.shards(AUDIO)
 
     @property
     def sizes_index(self) -> dg.AssetKey:
         """The committed snapshot of the audio shards."""
-        return self._key("sizes_index")
+        return self.index(AUDIO)
 
     def columns(self, name: str) -> dg.AssetKey:
         """Columns of one set beside the audio shards, partitioned."""
-        return self._key(f"{name}_columns")
+        return self.shards(Stage(StageKind.COLUMNS, name))
 
     def columns_index(self, name: str) -> dg.AssetKey:
         """The committed snapshot of one set of columns."""
-        return self._key(f"{name}_columns_index")
+        return self.index(Stage(StageKind.COLUMNS, name))
 
     def latent_shards(self, latents: str) -> dg.AssetKey:
         """Tar shards with the latents of one encoder, partitioned."""
-        return self._key(f"{latents}_latent_shards")
+        return self.shards(Stage(StageKind.LATENTS, latents))
 
     def latents_index(self, latents: str) -> dg.AssetKey:
         """The committed snapshot of one set of latents."""
-        return self._key(f"{latents}_sizes_index")
+        return self.index(Stage(StageKind.LATENTS, latents))
 
     def centroids(self, latents: str) -> dg.AssetKey:
         """The centroids that one set of latents is made with, fitted once."""
@@ -84,23 +95,11 @@ class DatasetKeys:
 
     def shards(self, stage: Stage) -> dg.AssetKey:
         """The partitioned asset that makes the shards of a stage."""
-        match stage.kind:
-            case StageKind.AUDIO:
-                return self.audio_shards
-            case StageKind.COLUMNS:
-                return self.columns(stage.name)
-            case StageKind.LATENTS:
-                return self.latent_shards(stage.name)
+        return self._key(_SHARDS[stage.kind].format(stage.name))
 
     def index(self, stage: Stage) -> dg.AssetKey:
         """The asset that commits the snapshot of a stage."""
-        match stage.kind:
-            case StageKind.AUDIO:
-                return self.sizes_index
-            case StageKind.COLUMNS:
-                return self.columns_index(stage.name)
-            case StageKind.LATENTS:
-                return self.latents_index(stage.name)
+        return self._key(_INDEXES[stage.kind].format(stage.name))
 
     def view(self, name: str) -> dg.AssetKey:
         """The committed snapshot of one view."""

@@ -32,6 +32,7 @@ from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.settled import is_settled
 from headrace_dagster.build_command.standing import Standing, history_stamp, store, things_digest, with_seconds
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
+from headrace_dagster.resources.dagster_internals.open_databases import close_events
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
 
@@ -57,7 +58,7 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The result of a build; `things` are those of `Standing`, or empty if something is left to do or to say."""
+    """The result of a build, with `things` and `history` of `Standing`; empty if something is left to do or to say."""
 
     config: DatasetConfig
     storage: StorageResource
@@ -65,6 +66,7 @@ class _Built:
     changes: BuildChanges
     rejected_at: str
     things: str = ""
+    history: str = ""
 
     @property
     def failed(self) -> list[RunOutcome]:
@@ -99,7 +101,7 @@ def build_dataset(command: CommandLine) -> int:
     show_faults(console, built.failed)
     if command.json:
         print_json(_content(built))
-    if built.things:
+    if built.history and built.history == history_stamp(command.place):
         _store_standing(command.place, built, notes)
     return 1 if built.failed else 0
 
@@ -108,8 +110,7 @@ def _store_standing(place: Place, built: _Built, notes: list[str]) -> None:
     """Store what the next build says if nothing changes until then."""
     changes = Ledger(built.storage.output(built.config), time.perf_counter).changes([])
     idle = replace(built, outcomes=[], changes=changes)
-    if history := history_stamp(place):
-        store(place, Standing(built.things, history, _nothing_changed(idle), notes, plain(_content(idle))))
+    store(place, Standing(built.things, built.history, _nothing_changed(idle), notes, plain(_content(idle))))
 
 
 def _nothing_changed(built: _Built) -> str:
@@ -146,10 +147,12 @@ def _built(command: CommandLine, console: Console) -> _Built:
             raise
         changes = ledger.changes(outcomes)
         is_quiet = not command.select and not any(one.faults or one.warnings for one in outcomes)
-        things = things_digest(place, config, storage) if is_quiet else ""
-        if things and not is_settled(build):
-            things = ""
-    return _Built(config, storage, outcomes, changes, rejected_at, things)
+        things, history = things_digest(place, config, storage) if is_quiet else "", ""
+        if things and history_stamp(place):
+            close_events(instance)
+            history = history_stamp(place)  # before what follows reads the records: a later one changes it
+            history = history if is_settled(build) else ""
+    return _Built(config, storage, outcomes, changes, rejected_at, things, history)
 
 
 def _content(built: _Built) -> dict[str, object]:

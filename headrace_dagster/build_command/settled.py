@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import dagster as dg
 
+from headrace.errors import HeadraceError
 from headrace_dagster.assets.records import AssetRecords
 from headrace_dagster.build_command.driver import DatasetBuild
 from headrace_dagster.build_command.ledger import Ledger
@@ -15,11 +16,10 @@ def is_settled(build: DatasetBuild) -> bool:
     """Whether the same build would run nothing now, besides the scan."""
     ledger = Ledger(build.ledger.output, time.perf_counter)
     selected = build.selected - {build.keys.catalog}
+    runner = _NoRunner(build.runner.records)
     try:
-        return not replace(
-            build, runner=_NoRunner(build.runner.records), selected=selected, ledger=ledger, listed={}
-        ).run()
-    except _WorkIsDueError:
+        return not replace(build, runner=runner, selected=selected, ledger=ledger, listed={}).run()
+    except (_WorkIsDueError, HeadraceError):
         return False
 
 

@@ -8,7 +8,6 @@ the files of the source. If one of them differs, or anything is not certain, Dag
 import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,16 +20,18 @@ from headrace.assemble.dataset_stores import DatasetStores
 from headrace.assemble.feature_values import feature_rows
 from headrace.assemble.reconcile import latent_settings
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.unchanged import is_unchanged, scan_inputs
+from headrace.catalog.stored.unchanged import code_digest, is_unchanged, scan_inputs
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.errors import HeadraceError
 from headrace.format.typed_json import json_object
+from headrace.sources.sources import Corpus
 from headrace.stores.storage import LocalStorage
 from headrace_dagster.build_command.place import Place, home_path
 
 _FOLDER = "up_to_date"
 _EVENTS = "history/runs/index.db"
 _OWN_STORAGE = {"storage", "event_log_storage"}
+_PACKAGE = Path(__file__).parents[1]
 _YAML_SUFFIXES = {".yaml", ".yml"}
 
 
@@ -65,43 +66,54 @@ def up_to_date(place: Place) -> Standing | None:
         if stored.history != history_stamp(place):
             return None
         config, stores = load_config(place.yaml), DatasetStores(str(place.root))
-        if stored.things != things_digest(place, config, stores):
+        source = stores.source(config)
+        inputs = _scan_inputs(config, stores, source)
+        if stored.things != _things(place, config, stores, inputs):
             return None
-        stamps, output = stores.table_stamps(config), stores.output(config)
-        is_same = is_unchanged(config, stores.source(config), stamps, output, ScanRuntime())
+        is_same = is_unchanged(source, inputs, stores.output(config), ScanRuntime())
     except (OSError, ValueError, TypeError, HeadraceError):  # the build itself reports what is wrong
         return None
     return stored if is_same else None
 
 
 def store(place: Place, standing: Standing) -> None:
-    """Store the result of a build that left nothing to do."""
+    """Store the result of a build that left nothing to do; a failure is no error."""
     file = _file(place)
-    LocalStorage(file.parent).write(file.name, json.dumps(asdict(standing)).encode())
+    with contextlib.suppress(OSError, HeadraceError):
+        LocalStorage(file.parent).write(file.name, json.dumps(asdict(standing)).encode())
 
 
 def things_digest(place: Place, config: DatasetConfig, stores: DatasetStores) -> str:
     """Digest of all that decides what is stale, besides source and history; empty if that is not known."""
     try:
-        scanned = scan_inputs(config, stores.source(config).uri, stores.table_stamps(config), ScanRuntime())
-        latents = [(one, stores.latents(config, one.name)) for one in config.latents]
-        settings = [str(latent_settings(with_centroids(one, folder))) for one, folder in latents]
-        settings += map(feature_rows, config.features)
-        said = [scanned, str(place), *settings, *_yaml_files(place.yaml.parent), *_own_code()]
-        digest = hashlib.sha256("\0".join(said).encode())
-        for entry in stores.output(config).list():
-            digest.update(f"{entry}\n".encode())
+        return _things(place, config, stores, _scan_inputs(config, stores, stores.source(config)))
     except (OSError, HeadraceError):
         return ""
-    return digest.hexdigest() if scanned else ""
+
+
+def _scan_inputs(config: DatasetConfig, stores: DatasetStores, source: Corpus) -> str:
+    return scan_inputs(config, source.uri, stores.table_stamps(config), ScanRuntime())
+
+
+def _things(place: Place, config: DatasetConfig, stores: DatasetStores, inputs: str) -> str:
+    if not inputs:
+        return ""
+    latents = [(one, stores.latents(config, one.name)) for one in config.latents]
+    settings = [str(latent_settings(with_centroids(one, folder))) for one, folder in latents]
+    settings += map(feature_rows, config.features)
+    said = [inputs, str(place), *settings, *_yaml_files(place.yaml.parent), code_digest(_PACKAGE)]
+    digest = hashlib.sha256("\0".join(said).encode())
+    for entry in stores.output(config).list():
+        digest.update(f"{entry}\n".encode())
+    return digest.hexdigest()
 
 
 def history_stamp(place: Place) -> str:
     """A text that changes when Dagster records anything of an asset; empty if that is not in a file of its home."""
     home = home_path(place.home)
     try:
-        settings = yaml.safe_load((home / "dagster.yaml").read_bytes())
-        if settings and _OWN_STORAGE & settings.keys():
+        settings = yaml.safe_load((home / "dagster.yaml").read_bytes()) or {}
+        if not isinstance(settings, dict) or _OWN_STORAGE & settings.keys():
             return ""
         found = [(home / _EVENTS).stat()]
     except (OSError, yaml.YAMLError):
@@ -116,14 +128,6 @@ def _yaml_files(folder: Path) -> Iterator[str]:
     for path in sorted(folder.iterdir()):
         if path.suffix in _YAML_SUFFIXES:
             yield f"{path.name} {path.read_text(encoding='utf-8', errors='replace')}"
-
-
-def _own_code() -> Iterator[str]:
-    """The code of this package, some of whose folders are links in a checkout."""
-    for folder, _, names in os.walk(Path(__file__).parents[1], followlinks=True):
-        for name in sorted(names):
-            if name.endswith(".py"):
-                yield hashlib.sha256(Path(folder, name).read_bytes()).hexdigest()
 
 
 def _file(place: Place) -> Path:

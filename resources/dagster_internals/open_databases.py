@@ -43,6 +43,11 @@ def keep_databases_open(instance: dg.DagsterInstance) -> None:
         runs.__dict__["dispose"] = _both(database.close, runs.dispose)
 
 
+def close_events(instance: dg.DagsterInstance) -> None:
+    """Close the databases of events, so that their files have all that was written; the next statement opens them."""
+    instance.event_log_storage.dispose()
+
+
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:
     def call() -> None:
         first()

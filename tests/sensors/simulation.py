@@ -127,12 +127,7 @@ class World:
         return f"columns {name}"
 
     def folders(self, config):
-        return {
-            "audio": "audio",
-            "columns metadata": "columns metadata",
-            "columns captions": "columns captions",
-            "latents mel": "latents mel",
-        }
+        return {stage: stage for stage in self.stages}
 
     def parts(self, config):
         return {"audio": "audio", "latents mel": "latents mel"}

@@ -6,6 +6,7 @@ are as they were, the source is listed, and nothing else: no table is opened, an
 """
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -34,6 +35,7 @@ from headrace.sources.sources import Source
 from headrace.stores.contents import StoredObject
 from headrace.stores.storage import Storage
 
+_LIBRARY = Path(__file__).parents[2]
 _SETTLED_NS = 5_000_000_000
 _INPUT_DIGITS = 32
 
@@ -78,15 +80,16 @@ def refresh_catalog(
         return _unchanged(stored, listed) or scanned(listed)
 
 
-def is_unchanged(
-    config: DatasetConfig,
-    source: Source,
-    stamps: Mapping[str, FileStamp | None],
-    output: Storage,
-    runtime: ScanRuntime,
-) -> bool:
-    """Whether `refresh_catalog` would return the stored catalog as it is. Lists the source; writes nothing."""
-    inputs, stored = scan_inputs(config, source.uri, stamps, runtime), last_catalog(output)
+def is_unchanged(source: Source, inputs: str, output: Storage, runtime: ScanRuntime) -> bool:
+    """Whether `refresh_catalog` would return the stored catalog as it is. Lists the source; writes nothing.
+
+    Args:
+        source: the recordings.
+        inputs: the result of `scan_inputs`.
+        output: has the catalog.
+        runtime: lists the source.
+    """
+    stored = last_catalog(output)
     if stored is None or not inputs or stored.header.totals.scan.inputs != inputs:
         return False
     with closing(list_early(source, runtime)) as listed:
@@ -115,10 +118,11 @@ def scan_inputs(
 
 
 @cache
-def code_digest() -> str:
-    """Digest of the code of the library and of the version of polars."""
-    digest, root = hashlib.sha256(pl.__version__.encode()), Path(__file__).parents[2]
-    for path in sorted(root.rglob("*.py")):
+def code_digest(root: Path = _LIBRARY) -> str:
+    """Digest of the code of a package, by default the library, and of the version of polars. Links are followed."""
+    digest = hashlib.sha256(pl.__version__.encode())
+    files = (Path(folder, name) for folder, _, names in os.walk(root, followlinks=True) for name in names)
+    for path in sorted(path for path in files if path.suffix == ".py"):
         digest.update(f"{path.relative_to(root)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -20,7 +20,6 @@ import contextlib
 import fcntl
 import os
 import re
-import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -32,8 +31,9 @@ from headrace.machine import NO_ROOM, reserve
 from headrace.streaming.cache.cache_readers import ReaderFacts, RegisteredReader, is_of_reader, register
 from headrace.streaming.cache.coalesce import Span
 from headrace.streaming.cache.eviction import NextUses, Turn, coldest_first, turns
-from headrace.streaming.cache.kept_ranges import KeptRanges, RoomForRanges, keep_ranges, stored_bytes
+from headrace.streaming.cache.kept_ranges import KeptRanges, keep_ranges, stored_bytes
 from headrace.streaming.cache.opened import FileShard
+from headrace.streaming.cache.room import RoomForRanges, filled, note_use
 from headrace.streaming.concurrency.file_locks import is_at, is_held, lock, lock_soon, release, remove_unlocked
 from headrace.streaming.concurrency.host_lock import locked_for_a_while
 
@@ -43,8 +43,6 @@ _INDEX = ".idx"
 _INDEX_LEFT = re.compile(r"^\..*\.idx\.")
 _LOCK = ".lock"
 _INDEX_SHARE = 64  # part of the free room that indexes take before a process measures the folder again
-_STEP_NS = 2_000_000_000  # no file system has coarser times
-_FULL_SHARE = 2  # with less than this part of the limit free, room that processes found before is gone
 
 
 class CacheUnusableError(HeadraceError, OSError):
@@ -246,7 +244,7 @@ class ShardCache:
             elif path.exists():
                 with self._folder_lock() as folder:
                     wanted = stored_bytes(ranges)
-                    if self._room_for_ranges.takes(wanted, _filled(folder), lambda: limit - self.usage_bytes()):
+                    if self._room_for_ranges.takes(wanted, filled(folder), lambda: limit - self.usage_bytes()):
                         keep_ranges(path, num_bytes, ranges)
 
     def drop_ranges(self, name: str) -> None:
@@ -261,9 +259,8 @@ class ShardCache:
 
     def _reserve_for_index(self, num_bytes: int, limit: int, folder: int) -> None:
         """Make room for an index; the folder is not measured for each one, as there may be a million."""
-        filled = _filled(folder)
-        if num_bytes > self._room_for_indexes or filled != self._filled:
-            self._filled = filled
+        if num_bytes > self._room_for_indexes or filled(folder) != self._filled:
+            self._filled = filled(folder)
             usage = self.usage_bytes()
             if usage + num_bytes > limit:
                 usage = self._make_room(limit - max(num_bytes, limit // _INDEX_SHARE), ())
@@ -306,8 +303,7 @@ class ShardCache:
         with self._folder_lock() as folder:
             if self.limit_bytes is not None:
                 usage = num_bytes + self._make_room(self.limit_bytes - num_bytes, keep)
-                if self.limit_bytes - usage < self.limit_bytes // _FULL_SHARE:
-                    _note_filled(folder)
+                note_use(folder, usage, self.limit_bytes)
             reserve(part, num_bytes)
 
     def _make_room(self, budget: int, keep: Collection[str]) -> int:
@@ -402,15 +398,3 @@ class ShardCache:
         except OSError as error:
             way_out = "free some disk, or set cache_limit" if error.errno in NO_ROOM else "choose another local=…"
             raise CacheUnusableError(f"{self.folder}: {error.strerror}: {way_out}") from error
-
-
-def _filled(folder: int) -> int:
-    """A number that is another one after a shard has filled the folder whose open lock file this is."""
-    return os.fstat(folder).st_mtime_ns
-
-
-def _note_filled(folder: int) -> None:
-    """Change the number of `_filled`."""
-    now = max(time.time_ns(), _filled(folder) + _STEP_NS)
-    with contextlib.suppress(PermissionError):  # of another user
-        os.utime(folder, ns=(now, now))

@@ -8,7 +8,7 @@ and its bytes count if they have their CRC-32. What a killed process has left is
 import fcntl
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -17,8 +17,6 @@ from headrace.streaming.cache.coalesce import Span, pieces
 from headrace.streaming.concurrency.file_locks import lock, release
 
 _HEAD = struct.Struct("<QQI")
-_ASKED_AT_ONCE = 64  # times that a process keeps ranges before it measures the folder again
-_SHARE = 32  # part of the free room that its ranges take until then
 _LEAST_BYTES = 32 << 10  # fewer bytes cost less than the request that the gap beside them would become
 
 
@@ -96,32 +94,6 @@ class KeptRanges:
         assert self.descriptor is not None
         blob = os.pread(self.descriptor, record.stop - record.start, record.place)
         return record.start, blob if crc32(blob) == record.crc32 else None
-
-
-class RoomForRanges:
-    """Room for the ranges of one process; used under the lock of the folder.
-
-    The folder is not measured each time, as it may have a hundred thousand files, also while it is full.
-    """
-
-    def __init__(self) -> None:
-        self._num_bytes = self._num_asked = self._filled = 0
-
-    def takes(self, num_bytes: int, filled: int, free: Callable[[], int]) -> bool:
-        """Whether there is room for this many bytes, which then count.
-
-        Args:
-            num_bytes: bytes of ranges.
-            filled: another number after shards have filled the folder, which ends the room that was found before.
-            free: measures how many bytes have room.
-        """
-        if self._num_asked % _ASKED_AT_ONCE == 0 or filled != self._filled:
-            rest, self._filled, self._num_asked = free() - num_bytes, filled, 0
-            self._num_bytes = num_bytes + rest // _SHARE if rest >= 0 else 0
-        self._num_asked += 1
-        has_room = num_bytes <= self._num_bytes
-        self._num_bytes -= num_bytes if has_room else 0
-        return has_room
 
 
 def stored_bytes(ranges: Sequence[tuple[Span, memoryview]]) -> int:

@@ -88,6 +88,7 @@ CHANGES = {
     "a wiped asset": wipe,
     "no history": lambda it: recorded(it).unlink(),
     "a history elsewhere": lambda it: (it.folder / "home/dagster.yaml").write_text("storage: {postgres: {}}"),
+    "settings of Dagster that are a list": lambda it: (it.folder / "home/dagster.yaml").write_text("- 1\n"),
     "no settings of Dagster": lambda it: (it.folder / "home/dagster.yaml").unlink(),
     "a cut file of the standing": lambda it: os.truncate(next((it.folder / "home/up_to_date").iterdir()), 20),
     "a standing of another version": lambda it: next((it.folder / "home/up_to_date").iterdir()).write_text('{"a": 1}'),
@@ -169,6 +170,21 @@ def test_a_build_that_did_something_is_followed_by_one_that_opens_nothing(settle
     assert run(settled) == 0
     monkeypatch.setattr("headrace_dagster.build_command.command.open_instance", lambda _: pytest.fail("opened"))
     assert run(settled) == 0
+
+
+def test_a_record_that_another_process_changes_during_the_last_look_is_not_missed(settled, monkeypatch):
+    settled.write_tone("new")
+    monkeypatch.setattr("headrace_dagster.build_command.command.is_settled", lambda _: wipe(settled) or True)
+    assert run(settled) == 0
+    assert not is_settled(settled)
+
+
+def test_a_standing_that_cannot_be_stored_is_no_error(settled):
+    settled.write_tone("new")
+    shutil.rmtree(settled.folder / "home/up_to_date")
+    (settled.folder / "home/up_to_date").touch()
+    assert run(settled) == 0
+    assert not is_settled(settled)
 
 
 def test_a_selection_and_a_failure_leave_no_standing(settled):
