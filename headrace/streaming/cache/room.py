@@ -24,7 +24,7 @@ def filled(folder: int) -> int:
 
 
 def note_use(folder: int, usage: int, limit: int) -> None:
-    """Change the number of `filled` if so many bytes of the limit are in use that others cannot rely on the rest."""
+    """Change the number of `filled` if less than half of the limit is free."""
     if limit - usage < limit // _FULL_SHARE:
         now = max(time.time_ns(), filled(folder) + _STEP_NS)
         with contextlib.suppress(PermissionError):  # of another user
