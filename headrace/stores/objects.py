@@ -71,15 +71,12 @@ class ObjectStorage:
         prefix = "" if scheme in {"http", "https", "memory"} else rest.partition("/")[2]
         return cls(url, prefix, transfer)
 
-    def __getstate__(self) -> tuple[object, ...]:
-        """State without the client, whose sockets and threads cannot be pickled."""
-        return self.uri, self.prefix, self.transfer, self.is_past_caches, self.signed
+    def __reduce__(self) -> tuple[type["ObjectStorage"], tuple[object, ...]]:
+        """Pickle without the client, whose sockets and threads cannot be pickled.
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
-        """Start without a client."""
-        names = ("uri", "prefix", "transfer", "is_past_caches", "signed", "_client")
-        for name, value in zip(names, (*state, {}), strict=True):
-            object.__setattr__(self, name, value)
+        Python before 3.11.4 replaces `__getstate__` of a dataclass with slots.
+        """
+        return ObjectStorage, (self.uri, self.prefix, self.transfer, self.is_past_caches, self.signed)
 
     @property
     def client(self) -> "ObjectStore":

@@ -30,9 +30,16 @@ from headrace_dagster.build_command.ledger import Ledger
 from headrace_dagster.build_command.place import Place
 from headrace_dagster.build_command.runs import Runner, RunOutcome
 from headrace_dagster.build_command.settled import is_settled
-from headrace_dagster.build_command.standing import Standing, history_stamp, store, things_digest, with_seconds
+from headrace_dagster.build_command.standing import (
+    Standing,
+    events_file,
+    history_stamp,
+    store,
+    things_digest,
+    with_seconds,
+)
 from headrace_dagster.build_command.terminal import TerminalProgress, show_faults, show_snapshots, show_warnings
-from headrace_dagster.resources.dagster_internals.open_databases import close_events
+from headrace_dagster.resources.dagster_internals.open_databases import closed_events
 from headrace_dagster.resources.encoders import EncoderLoader
 from headrace_dagster.resources.storage import StorageResource
 
@@ -148,8 +155,7 @@ def _built(command: CommandLine, console: Console) -> _Built:
         changes = ledger.changes(outcomes)
         is_quiet = not command.select and not any(one.faults or one.warnings for one in outcomes)
         things, history = things_digest(place, config, storage) if is_quiet else "", ""
-        if things and history_stamp(place):
-            close_events(instance)
+        if things and closed_events(instance) == events_file(place):
             history = history_stamp(place)  # before what follows reads the records: a later one changes it
             history = history if is_settled(build) else ""
     return _Built(config, storage, outcomes, changes, rejected_at, things, history)

@@ -108,6 +108,11 @@ def _things(place: Place, config: DatasetConfig, stores: DatasetStores, inputs: 
     return digest.hexdigest()
 
 
+def events_file(place: Place) -> Path:
+    """The file in which Dagster records what happens to assets, if its home has the records."""
+    return home_path(place.home) / _EVENTS
+
+
 def history_stamp(place: Place) -> str:
     """A text that changes when Dagster records anything of an asset; empty if that is not in a file of its home."""
     home = home_path(place.home)
@@ -115,7 +120,7 @@ def history_stamp(place: Place) -> str:
         settings = yaml.safe_load((home / "dagster.yaml").read_bytes()) or {}
         if not isinstance(settings, dict) or _OWN_STORAGE & settings.keys():
             return ""
-        found = [(home / _EVENTS).stat()]
+        found = [events_file(place).stat()]
     except (OSError, yaml.YAMLError):
         return ""
     with contextlib.suppress(FileNotFoundError):

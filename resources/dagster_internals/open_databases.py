@@ -16,6 +16,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import dagster as dg
 from dagster._core.storage.event_log import SqliteEventLogStorage  # noqa: TID251 - see above
@@ -43,9 +44,16 @@ def keep_databases_open(instance: dg.DagsterInstance) -> None:
         runs.__dict__["dispose"] = _both(database.close, runs.dispose)
 
 
-def close_events(instance: dg.DagsterInstance) -> None:
-    """Close the databases of events, so that their files have all that was written; the next statement opens them."""
-    instance.event_log_storage.dispose()
+def closed_events(instance: dg.DagsterInstance) -> Path | None:
+    """The SQLite file with the events of all runs, closed, so that it has them all; None if they are stored elsewhere.
+
+    The next statement opens it again.
+    """
+    events = instance.event_log_storage
+    if not isinstance(events, SqliteEventLogStorage) or not hasattr(events, "path_for_shard"):
+        return None
+    events.dispose()
+    return Path(events.path_for_shard(_INDEX))
 
 
 def _both(first: Callable[[], None], second: Callable[[], None]) -> Callable[[], None]:

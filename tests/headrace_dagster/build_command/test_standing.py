@@ -1,5 +1,6 @@
 """A build that has nothing to do finds that without Dagster, and only then."""
 
+import contextlib
 import json
 import os
 import re
@@ -177,6 +178,18 @@ def test_a_record_that_another_process_changes_during_the_last_look_is_not_misse
     monkeypatch.setattr("headrace_dagster.build_command.command.is_settled", lambda _: wipe(settled) or True)
     assert run(settled) == 0
     assert not is_settled(settled)
+
+
+def test_records_that_are_not_in_the_home_leave_no_standing(settled, monkeypatch):
+    """The home has a history, and the build is recorded elsewhere."""
+    instance = memory_instance()
+    monkeypatch.setattr(
+        "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
+    )
+    settled.write_tone("new")
+    assert run(settled) == 0
+    assert not is_settled(settled)
+    assert instance.get_latest_materialization_event(dg.AssetKey(["tones", "sizes_index"])) is not None
 
 
 def test_a_standing_that_cannot_be_stored_is_no_error(settled):
