@@ -11,12 +11,12 @@ What cannot be read, or does not have the CRC-32 in its index, is encoded again.
 import hashlib
 import json
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, BinaryIO, NamedTuple, cast
 
+from headrace import checksums
 from headrace.assemble.encoding_tasks import fields_of
 from headrace.audio import AudioFormat, AudioOrigin, Codec, EncodedSegment, Segment, codec_version
 from headrace.catalog.rows.recordings import Recording
@@ -191,7 +191,7 @@ class CopyTask:
     def _checked(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
         for audio, payload in zip(self.stored, self._read(storage), strict=True):
             if isinstance(payload, bytes):  # a file was compared when it was copied
-                self._check(audio, zlib.crc32(payload))
+                self._check(audio, checksums.crc32(payload))
             yield payload
 
     def _read(self, storage: Storage) -> Iterator[bytes | BinaryIO]:
@@ -203,7 +203,7 @@ class CopyTask:
         file, crc32 = cast("BinaryIO", tempfile.TemporaryFile(buffering=0)), 0  # noqa: SIM115 - closed with its last use
         for start in range(audio.start, audio.stop, _PIECE_BYTES):
             (piece,) = storage.read_ranges(self.shard, [(start, min(start + _PIECE_BYTES, audio.stop))])
-            crc32 = zlib.crc32(piece, crc32)
+            crc32 = checksums.crc32(piece, crc32)
             file.write(piece)
         self._check(audio, crc32)
         file.seek(0)

@@ -1,12 +1,12 @@
 """Converts the samples of a recording to the wanted form: mixed, resampled and rounded, in blocks. Pure."""
 
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 
+from headrace import checksums
 from headrace.audio.forms import (
     MAX_CHANNELS,
     MAX_OPUS_CHANNELS,
@@ -126,5 +126,5 @@ def encoded_as(segment: Segment, payload: bytes | BinaryIO, num_bytes: int, form
         num_channels=form.num_channels,
         bits_per_sample=form.bits if is_flac else None,
         extension=form.codec.value,
-        crc32=zlib.crc32(payload) if is_flac and isinstance(payload, bytes) else None,
+        crc32=checksums.crc32(payload) if is_flac and isinstance(payload, bytes) else None,
     )

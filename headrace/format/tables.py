@@ -11,12 +11,12 @@ is compared before anything else is parsed, so a change of any bit is an error.
 
 import json
 import math
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from headrace import checksums
 from headrace.errors import FormatError
 from headrace.format.typed_json import json_value
 
@@ -63,7 +63,7 @@ def packed_pieces(arrays: Mapping[str, np.ndarray[Any, Any]], metadata: Mapping[
     length, checksum = len(text).to_bytes(8, "little"), 0
     pieces: list[bytes | memoryview] = [length, text, *blobs]
     for piece in pieces:
-        checksum = zlib.crc32(piece, checksum)
+        checksum = checksums.crc32(piece, checksum)
     return [length, text.replace(_NO_CHECKSUM, b"%08x" % checksum, 1), *blobs]
 
 
@@ -131,7 +131,7 @@ def checked(
 def _checksum(blob: bytes | memoryview) -> bytes:
     """CRC-32 of a blob with zeros in place of its own checksum, as eight hex digits."""
     view = memoryview(blob)
-    found = zlib.crc32(view[_AFTER_CHECKSUM:], zlib.crc32(_NO_CHECKSUM, zlib.crc32(view[:_CHECKSUM_AT])))
+    found = checksums.crc32(view[_AFTER_CHECKSUM:], checksums.crc32(_NO_CHECKSUM, checksums.crc32(view[:_CHECKSUM_AT])))
     return b"%08x" % found
 
 

@@ -8,7 +8,7 @@ import contextlib
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,7 @@ class RankStreams:
             return [f"nothing to resume: the first rank stopped after {len(self._of_first)} batches, before the middle"]
         left = self._of_first[self._middle :]
         try:
-            loader = self._open(0)
+            loader = self._open(0, ("metadata",))  # the order of keys is the same without the values
             loader.load_state_dict(self._state)
             found = [list(batch["keys"]) for batch in loader]
         except HeadraceError as error:
@@ -109,7 +109,7 @@ class RankStreams:
         """Delete the cache."""
         self._cache.cleanup()
 
-    def _open(self, rank: int) -> "StreamingDataLoader":
+    def _open(self, rank: int, fields: Sequence[str] | None = None) -> "StreamingDataLoader":
         from headrace.streaming.dataset import StreamingDataset  # noqa: PLC0415 - imports torch
         from headrace.streaming.loader import StreamingDataLoader  # noqa: PLC0415
         from headrace.streaming.world import World  # noqa: PLC0415
@@ -122,6 +122,7 @@ class RankStreams:
             shuffle=True,
             world=World(rank, _RANKS),
             on_missing_latents="skip",
+            fields=fields,
         )
         workers, ahead = self.loader.num_workers, self.loader.prefetch_factor
         return StreamingDataLoader(dataset, num_workers=workers, prefetch_factor=ahead)

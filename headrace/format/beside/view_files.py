@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import secrets
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace import checksums
 from headrace.errors import AlreadyExistsError, EmptyViewError, FormatError, IntegrityError, NotFoundError
 from headrace.format import tables
 from headrace.format.beside.views import (
@@ -120,7 +120,7 @@ class CountsRange:
 
     def parsed(self, blob: bytes, name: str) -> CountArray:
         """The counts, `dtype` (n,). Raises `IntegrityError` if the bytes do not have their checksum."""
-        if len(blob) != self.num_samples * self.dtype.itemsize or zlib.crc32(blob) != self.crc32:
+        if len(blob) != self.num_samples * self.dtype.itemsize or checksums.crc32(blob) != self.crc32:
             start, stop = self.span
             raise IntegrityError(
                 f"{name}, bytes {start}..{stop}: the counts of a shard do not have the CRC-32 {self.crc32:08x}; "

@@ -7,7 +7,6 @@ and commits these files.
 
 import hashlib
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace import checksums
 from headrace.errors import ConfigError, FormatError
 from headrace.format import tables
 from headrace.format.snapshots.snapshots import SNAPSHOTS
@@ -258,7 +258,7 @@ class PartitionCounts:
                 f"{_MAX_OF_SHARD - 1} are possible: make `times` smaller"
             )
         blob = self.counts.tobytes()
-        crc32 = [zlib.crc32(blob[a:b]) for a, b in pairwise((bounds * self.counts.itemsize).tolist())]
+        crc32 = [checksums.crc32(blob[a:b]) for a, b in pairwise((bounds * self.counts.itemsize).tolist())]
         return ShardTotals(totals.astype(np.int32), np.array(crc32, np.int64))
 
     def to_bytes(self) -> bytes:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Protocol, Self
 
+from headrace import checksums
 from headrace.errors import FormatError
 from headrace.format.tars.tar_members import Member, MemberFinder
 
@@ -95,12 +96,14 @@ class TarWriter:
         if isinstance(payload, bytes) and len(payload) == num_bytes < _SMALL_BYTES:  # one piece costs less than three
             start = self.num_bytes + len(header)
             self._put(b"".join((header, payload, bytes(-num_bytes % _BLOCK_BYTES))))
-            return WrittenPayload(start, start + num_bytes, zlib.crc32(payload) if known_crc32 is None else known_crc32)
+            return WrittenPayload(
+                start, start + num_bytes, checksums.crc32(payload) if known_crc32 is None else known_crc32
+            )
         self._put(header)
         start, crc32 = self.num_bytes, 0
         for piece in [payload] if isinstance(payload, bytes) else _pieces(payload):
             if known_crc32 is None:
-                crc32 = zlib.crc32(piece, crc32)
+                crc32 = checksums.crc32(piece, crc32)
             self._put(piece)
         if self.num_bytes - start != num_bytes:
             raise FormatError(f"{name}: {num_bytes} bytes expected, {self.num_bytes - start} written")
@@ -294,7 +297,7 @@ def crc32_of(file: BinaryIO, span: tuple[int, int]) -> int:
     file.seek(span[0])
     crc32, num_left = 0, span[1] - span[0]
     while num_left and (piece := file.read(min(num_left, _COPY_BYTES))):
-        crc32 = zlib.crc32(piece, crc32)
+        crc32 = checksums.crc32(piece, crc32)
         num_left -= len(piece)
     return crc32
 

@@ -4,12 +4,12 @@ import contextlib
 import io
 import os
 import tempfile
-import zlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from headrace import checksums
 from headrace.format.tars.tar import crc32_of
 from headrace.stores.storage import Content
 from headrace.stores.temporary_room import temporary_room
@@ -59,7 +59,7 @@ class TarBuffer:
             return crc32_of(self._file, span)
         crc32 = 0
         for part in _parts(self._pieces, self._edges, *span):
-            crc32 = zlib.crc32(part, crc32)
+            crc32 = checksums.crc32(part, crc32)
         return crc32
 
     @staticmethod
