@@ -6,7 +6,6 @@ and commits these files.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -285,8 +284,3 @@ def view_fingerprint(audio_fingerprint: str, counts: Mapping[str, str]) -> str:
     """
     lines = [f"audio {audio_fingerprint}\n", *(f"{name} {digest}\n" for name, digest in sorted(counts.items()))]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def definition_digest(definition: ViewDefinition) -> str:
-    """SHA-256 (hex) of a definition."""
-    return hashlib.sha256(json.dumps(definition.content()).encode()).hexdigest()

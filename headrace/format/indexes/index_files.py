@@ -125,12 +125,6 @@ def write_index(storage: Storage, shard: str, index: ShardIndex) -> None:
     raise FormatError(f"{storage.uri}/{second}: is not an index of Headrace; move it away, and index again")
 
 
-def delete_index(storage: Storage, shard: str) -> None:
-    """Delete Headrace's indexes beside a tar, and no other tool's."""
-    for path in (index_name(shard), other_name(shard)):
-        _delete_if_index(storage, path)
-
-
 def is_index(blob: bytes) -> bool:
     """Whether a file is an index of Headrace, sound or damaged; one whose mark is damaged counts as another tool's."""
     return _MARK in blob

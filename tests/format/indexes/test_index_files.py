@@ -13,7 +13,7 @@ from headrace.cli import main
 from headrace.errors import FormatError
 from headrace.exports.exporting import export_snapshot
 from headrace.format.indexes.index import index_name
-from headrace.format.indexes.index_files import delete_index, find_index, is_index, write_index
+from headrace.format.indexes.index_files import find_index, is_index, write_index
 from headrace.format.indexes.indexing import index_tar
 from headrace.format.tars.tar import read_members
 from headrace.stores.storage import LocalStorage, open_storage
@@ -178,9 +178,6 @@ def test_the_same_rules_apply_in_an_object_store():
     write_index(storage, "b.tar", index)
     assert [entry.path for entry in storage.list()] == ["a.idx", "b.headrace.idx", "b.idx"]
     assert find_index(storage, "b.tar").path == "b.headrace.idx"
-    delete_index(storage, "a.tar")
-    delete_index(storage, "b.tar")
-    assert [entry.path for entry in storage.list()] == ["b.idx"]
 
 
 def test_an_index_in_a_store_costs_one_request(tmp_path, monkeypatch):
