@@ -43,10 +43,10 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)  ## Fast tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not slow and not gpu"
 
-# Half of the live daemon's time is waiting, so the drills go on beside it; a file's tests stay together.
+# More than half of the live daemons' time is waiting, so others go on beside them; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
 	@tools/install-for-tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+	$(BIN)/python -m pytest -n 3 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
 drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
 	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \

@@ -47,7 +47,8 @@ class SourceKind:
             URL), the options, and the paths below the URI that are not part of the corpus, such as the output.
         options: the model of `source.options`: its keys, their types and defaults.
         has_rows: whether a corpus has rows of its own, which are the samples.
-        columns: `source.columns` for these rows; the YAML may name others.
+        columns: the columns of these rows that have a meaning (`source.columns`), where a row has them; the YAML may
+            name others. All else is metadata, whatever its name.
         fields: options → `source.fields` for these rows.
         types: column → its declared type (`source.table.types`), where rows have it.
     """

@@ -66,6 +66,12 @@ class JsonContent(StrEnum):
 _OF_FILES = ("digests", "follow_links", "ignore", "path_columns", "sidecars")
 """Keys that are about the files of a folder or bucket."""
 
+SPAN_ROLES = ("start", "end", "duration")
+"""Columns that are the span of a row, in seconds: the keys of `source.columns`, and their default names in a table."""
+
+OF_INTERVALS = {"start": "start", "end": "end"}
+"""`source.columns` of rows that are intervals (`source.rows`)."""
+
 _ColumnName = Annotated[str, Field(min_length=1)]
 
 
@@ -201,20 +207,29 @@ class SourceConfig(Section):
             raise ValueError(f"samples: {given}: a source of kind {name} has rows, which are the samples: rows")
         columns = content.get("columns", {})
         known = {role: column for role, column in kind.columns.items() if role in ColumnsConfig.model_fields}
-        if content.get("rows") is not None:  # of several rows with one key, one would remain
-            known.pop("key", None)
-        merged = {**known, **columns} if isinstance(columns, Mapping) else columns
+        spans: dict[str, str | None] = dict.fromkeys(SPAN_ROLES)  # other columns with these names are metadata
+        if content.get("rows") is not None:
+            known.pop("key", None)  # of several rows with one key, one would remain
+            known |= OF_INTERVALS
+        if isinstance(columns, Mapping):
+            for role, other in (("end", "duration"), ("duration", "end")):
+                if columns.get(role) is not None:
+                    known.pop(other, None)
+            columns = {**spans, **known, **columns}
         implied = {"samples": SampleKind.ROWS, "key_form": KeyForm.SLUG, "fields": kind.fields(options)}
-        return {**implied, **content, "columns": merged}
+        return {**implied, **content, "columns": columns}
 
     def columns_in(self, names: Collection[str]) -> ColumnsConfig:
-        """The columns of a table with these names that have a meaning.
+        """The columns with a meaning of a table whose rows, as the source has them, have columns with these names.
 
-        Those that the kind of the source implies may be missing in the table.
+        Those that the kind of the source implies may be missing.
         """
         implied, given = source_kind(self.kind).columns, self.columns.model_dump(include=self.columns.model_fields_set)
         lacking = {role for role, column in implied.items() if given.get(role) == column and column not in names}
-        return ColumnsConfig(**{role: column for role, column in given.items() if role not in lacking})
+        given |= dict.fromkeys(lacking & set(SPAN_ROLES))
+        return ColumnsConfig(
+            **{role: column for role, column in given.items() if column is None or role not in lacking}
+        )
 
     @property
     def has_own_rows(self) -> bool:

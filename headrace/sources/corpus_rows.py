@@ -12,9 +12,9 @@ from headrace.sources.listing import FileStamp
 class CorpusRows:
     """The rows of a corpus, each a sample.
 
-    A row has values of JSON by the names of columns: `path`, which the listing has too, `id` if the corpus has names
-    for its samples, `start` and `end` or `duration` (seconds) for a span, and any others. A row that the
-    corpus itself skips is `LEFT_OUT`.
+    A row has values of JSON by the names of columns: `path`, which the listing has too, and any others. Which of them
+    are the key, the span (seconds) and the channel, `SourceKind.columns` says. A row that the corpus itself skips is
+    `LEFT_OUT`.
 
     Attributes:
         read: reads the rows, in the order of the corpus, as often as needed. Raises `ConfigError`, which names the file

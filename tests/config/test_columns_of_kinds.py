@@ -4,16 +4,22 @@ import pytest
 
 from headrace.config.source import SourceConfig
 
+NO_SPAN = {"start": None, "end": None, "duration": None}
+
 
 @pytest.mark.parametrize(
     ("kind", "given", "names", "expected"),
     [
-        ("nemo", {}, ["path", "offset", "duration"], {"start": "offset", "duration": "duration"}),
-        ("nemo", {}, ["path", "duration"], {"duration": "duration"}),
-        ("nemo", {"start": "begin"}, ["path"], {"start": "begin"}),
-        ("nemo", {"end": None}, ["path"], {"end": None}),
-        ("webdataset", {}, ["path", "id"], {"key": "id"}),
-        ("webdataset", {"key": None}, ["path", "id"], {"key": None}),
+        ("nemo", {}, ["path", "offset", "duration"], NO_SPAN | {"start": "offset", "duration": "duration"}),
+        ("nemo", {}, ["path", "duration"], NO_SPAN | {"duration": "duration"}),
+        ("nemo", {}, ["path", "start", "end"], NO_SPAN),
+        ("nemo", {"start": "begin"}, ["path"], NO_SPAN | {"start": "begin"}),
+        ("nemo", {"end": "until"}, ["path", "duration"], NO_SPAN | {"end": "until"}),
+        ("nemo", {"end": None}, ["path"], NO_SPAN),
+        ("kaldi", {}, ["path", "id", "start", "end"], NO_SPAN | {"key": "id", "start": "start", "end": "end"}),
+        ("webdataset", {}, ["path", "id", "start", "end"], NO_SPAN | {"key": "id"}),
+        ("webdataset", {"start": "start"}, ["path", "id"], NO_SPAN | {"key": "id", "start": "start"}),
+        ("webdataset", {"key": None}, ["path", "id"], NO_SPAN | {"key": None}),
         ("files", {"path": "file", "end": None}, [], {"path": "file", "end": None}),
     ],
 )

@@ -26,6 +26,7 @@ from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
+from headrace.config.source import SPAN_ROLES
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError, FileChangedError, UnsafePathError
 from headrace.format.typed_json import json_value
@@ -149,7 +150,7 @@ class Sidecars:
         if self._columns is None:
             return None
         table = _IntervalTable(self._columns, self._most_bytes, self._stored.get(column, column))
-        rows = IntervalRows.of(table, table.column, "path")
+        rows = IntervalRows.of(table, table.column, "path", SPAN_ROLES)
         names = {table.column, *rows.schema}
         self._dropped = tuple(name for name in self.schema if name in names)
         self.schema = pl.Schema({name: dtype for name, dtype in self.schema.items() if name not in names})

@@ -26,6 +26,7 @@ from headrace.catalog.stored.partitions import merged_names
 from headrace.catalog.stored.parts import existing_catalog, known_catalog, last_catalog
 from headrace.catalog.stored.storing import CatalogWriter
 from headrace.catalog.tables.buckets import PartTables
+from headrace.catalog.tables.corpus_tables import names_of_rows
 from headrace.catalog.tables.metadata_files import MetadataTable
 from headrace.catalog.tables.sorted_tables import sorted_table
 from headrace.config.dataset import DatasetConfig
@@ -129,7 +130,7 @@ def scan_settings(
         settle_seconds=config.source.settle_seconds,
         min_seconds=config.source.min_seconds,
         samples=config.source.samples,
-        columns=config.source.columns_in(() if table is None else tuple(table.schema)),
+        columns=config.source.columns_in(() if table is None else names_of_rows(table)),
         where=config.source.where,
         fields=config.source.fields,
         key_form=config.source.key_form,

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import MetadataTable, in_memory, open_metadata
-from headrace.config.source import SourceConfig
+from headrace.config.source import SPAN_ROLES, SourceConfig
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError
 from headrace.source_kinds import source_kind
@@ -81,7 +81,18 @@ def with_intervals(table: MetadataTable, source: SourceConfig) -> MetadataTable:
         return table
     if isinstance(table, ChosenTable):
         return ChosenTable(with_intervals(table.table, source), table.num_left_out)
-    return IntervalRows.of(table, source.rows, source.path_column)
+    implied = source_kind(source.kind).columns
+    spans = [implied.get(role, "") for role in SPAN_ROLES] if source.has_own_rows else SPAN_ROLES
+    return IntervalRows.of(table, source.rows, source.path_column, spans)
+
+
+def names_of_rows(table: MetadataTable) -> tuple[str, ...]:
+    """Names of the columns of a table, without those that were joined to the rows of a corpus."""
+    if isinstance(table, ChosenTable):
+        return names_of_rows(table.table)
+    if isinstance(table, IntervalRows):
+        return (*names_of_rows(table.table), *table.intervals)
+    return tuple(table.rows.schema if isinstance(table, JoinedTable) else table.schema)
 
 
 def with_metadata(rows: ChosenTable, metadata: MetadataTable, key: str) -> ChosenTable:

@@ -3,7 +3,7 @@
 Pure. The times are those of the recording, so a row that is a span itself has no such intervals.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -12,10 +12,8 @@ from headrace.catalog.tables.declared_types import is_intervals
 from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.errors import ConfigError
-from headrace.format.beside.intervals import END, START
 
 _INDEX = "\0index"
-_SPANS = (START, END, "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +32,14 @@ class IntervalRows:
     schema: pl.Schema
 
     @classmethod
-    def of(cls, table: MetadataTable, column: str, path: str) -> "IntervalRows":
-        """The rows of a column. `path` is the column with the paths of recordings.
+    def of(cls, table: MetadataTable, column: str, path: str, spans: Collection[str]) -> "IntervalRows":
+        """The rows of a column.
+
+        Args:
+            table: the table.
+            column: its column of intervals.
+            path: its column with the paths of recordings.
+            spans: names of columns that make a row a span.
 
         Raises:
             ConfigError: there is no such column of intervals, or the rows are spans.
@@ -43,9 +47,9 @@ class IntervalRows:
         names = ", ".join(table.schema)
         if column not in table.schema or not is_intervals(table.schema[column]):
             raise ConfigError(f"source.rows: there is no column {column!r} of intervals; the columns are {names}")
-        if spans := [name for name in _SPANS if name in table.schema]:
+        if found := [name for name in spans if name in table.schema]:
             raise ConfigError(
-                f"source.rows: the rows have a column {spans[0]!r}, and intervals are spans of whole recordings; "
+                f"source.rows: the rows have a column {found[0]!r}, and intervals are spans of whole recordings; "
                 "rename the column, or take it out"
             )
         own = table.schema[column].inner.to_schema()  # type: ignore[attr-defined]  # of a list of objects
@@ -53,6 +57,11 @@ class IntervalRows:
             raise ConfigError(f"source.rows: the intervals have a name {path!r}, which is that of paths; rename it")
         others = {name: dtype for name, dtype in table.schema.items() if name != column and name not in own}
         return cls(table, column, pl.Schema({**others, **own}))
+
+    @property
+    def intervals(self) -> tuple[str, ...]:
+        """Names of what the intervals have."""
+        return tuple(self.table.schema[self.column].inner.to_schema())  # type: ignore[attr-defined]  # see `of`
 
     @property
     def files(self) -> tuple[tuple[TableFileName, MetadataTable], ...]:

@@ -271,4 +271,4 @@ def _open(uri: str, _options: object, _exclude: Sequence[str]) -> ItemCorpus:
     return ItemCorpus(uri, KaldiItems(root))
 
 
-KIND = SourceKind(_open, columns={"key": "id", "channel": "channel"})
+KIND = SourceKind(_open, columns={"key": "id", "start": "start", "end": "end", "channel": "channel"})

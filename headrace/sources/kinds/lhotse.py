@@ -207,5 +207,8 @@ def _open(uri: str, options: LhotseOptions, _exclude: Sequence[str]) -> ItemCorp
 
 
 KIND = SourceKind(
-    _open, LhotseOptions, columns={"key": "id", "channel": "channel"}, types={"supervisions": "intervals"}
+    _open,
+    LhotseOptions,
+    columns={"key": "id", "start": "start", "duration": "duration", "channel": "channel"},
+    types={"supervisions": "intervals"},
 )
