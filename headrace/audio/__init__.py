@@ -8,6 +8,7 @@ from headrace.audio.codecs import kept_extension, planned_bytes
 from headrace.audio.decode import EncodedAudio, decode, decode_into, open_encoded
 from headrace.audio.encode import encode_segments, prove, proves
 from headrace.audio.flac import FlacInfo, decode_flac_into, flac_info, known_flac, whole_flac_info
+from headrace.audio.flac_frames import decode_flac_part
 from headrace.audio.forms import (
     AudioFormat,
     AudioInfo,
@@ -48,6 +49,7 @@ __all__ = [
     "codec_version",
     "decode",
     "decode_flac_into",
+    "decode_flac_part",
     "decode_into",
     "decode_part",
     "decode_spans",

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.audio.flac import MAGIC, FlacBytes, decode_flac_into, known_flac
+from headrace.audio.flac_frames import decode_flac_part
 from headrace.audio.forms import AudioInfo
 from headrace.audio.headers import check_whole
 from headrace.audio.memory_file import memory_file
@@ -60,7 +61,7 @@ def decode_into(data: FlacBytes, out: npt.NDArray[np.float32], start_frame: int 
     """
     data = without_tag(data)
     if bytes(data[:4]) == MAGIC:
-        decode_flac_into(data, out, start_frame, out.shape[1])
+        decode_flac_part(data, out, start_frame)
         return
     with open_encoded(data) as audio:
         audio.read_into(out, start_frame)

@@ -1,7 +1,9 @@
 """Decodes a FLAC stream in memory, or a part of it, into a given array, and reads its STREAMINFO (RFC 9639).
 
 The decoder is dr_flac (`headrace.audio.dr_flac`). It checks the CRC of each frame and of each frame's header, and drops
-a frame that fails. Damage therefore shows as fewer frames than the header promises, which is an error here.
+a frame that fails. Damage therefore shows as fewer frames than the header promises, which is an error here. In a part
+it does not show: the frames that follow take the place of the one that was dropped. So a part is decoded here only of
+bytes that were compared with a checksum, and otherwise by `headrace.audio.flac_frames.decode_flac_part`.
 
 The MD5 of the whole stream is not checked when shards are read: that would add half of the decoding time, and the CRCs
 found every flipped bit that the tests tried. `headrace.audio.flac_sound` checks the MD5 of recordings.
@@ -86,7 +88,7 @@ def decode_flac_into(
     released while decoding, so the speed scales with threads. The other columns of `out` are not changed.
 
     Args:
-        data: a whole FLAC stream.
+        data: a whole FLAC stream. Where a part is decoded, its bytes have to be sound: damage may give other frames.
         out: float32 (channels, at least num_frames), any strides; filled with values in [-1, 1).
         start_frame: first frame to decode.
         num_frames: number of frames to decode; None for all frames up to the end.
@@ -101,7 +103,7 @@ def decode_flac_into(
         ValueError: `out` has the wrong shape or dtype, or the frames are outside of the stream.
     """
     info = whole_flac_info(data)
-    num_frames = _checked_count(info, out, start_frame, num_frames)
+    num_frames = checked_count(info, out, start_frame, num_frames)
     if num_frames == 0:
         return 0
     decoder = open_memory(data)
@@ -125,7 +127,7 @@ def _decode(decoder: FlacDecoder, info: FlacInfo, out: npt.NDArray[np.float32], 
         raise too_long(info.num_frames)
 
 
-def _checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int, num_frames: int | None) -> int:
+def checked_count(info: FlacInfo, out: npt.NDArray[np.float32], start_frame: int, num_frames: int | None) -> int:
     """The number of frames to decode, after a check that they exist and fit into `out`."""
     if num_frames is None:
         if not info.num_frames:

@@ -13,7 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.audio.dr_flac import open_memory
-from headrace.audio.flac import MAGIC, STREAMINFO_STOP, FlacInfo, flac_info, read_frames
+from headrace.audio.flac import (
+    MAGIC,
+    STREAMINFO_STOP,
+    FlacBytes,
+    FlacInfo,
+    checked_count,
+    decode_flac_into,
+    flac_info,
+    read_frames,
+    whole_flac_info,
+)
 from headrace.audio.flac_sound import MOST_FRAME_HEADER_BYTES, frame_form
 from headrace.audio.member_file import MemberFile
 from headrace.audio.seek_points import Coding, SeekPoints
@@ -55,6 +65,23 @@ def decode_frames(file: MemberFile, info: FlacInfo, out: npt.NDArray[np.float32]
         return False
     last, frames = search.behind(stop, first)
     return _decoded(head[:STREAMINFO_STOP], frames, out, (start, first.sample, last.sample))
+
+
+def decode_flac_part(data: FlacBytes, out: npt.NDArray[np.float32], start: int) -> None:
+    """Decode samples from `start` on into `out` (channels, samples), of a stream in memory that may be damaged.
+
+    Raises:
+        AudioError: the part is damaged, or any part of the stream if its frames cannot be found.
+        ValueError: `out` has the wrong shape or dtype, or the samples are outside of the stream.
+    """
+    info, view = whole_flac_info(data), memoryview(data)
+    if not checked_count(info, out, start, out.shape[1]):
+        return
+    file = MemberFile(lambda begin, end: view[begin:end], len(view), len(view))
+    if not info.num_frames or not decode_frames(file, info, out, start):
+        whole = np.empty((info.num_channels, info.num_frames or start + out.shape[1]), np.float32)
+        decode_flac_into(data, whole, num_frames=whole.shape[1])
+        out[:] = whole[:, start : start + out.shape[1]]
 
 
 def decode_frames_at(

@@ -44,6 +44,10 @@ class OutputField:
     output: str = HIDDEN
     dtype: str = ""
 
+    def room_for(self, longest: int) -> int:
+        """T of a batch whose longest row has so many frames: a vector has room, though all may have been rejected."""
+        return longest if self.has_time else max(1, longest)
+
     @property
     def has_time(self) -> bool:
         """Whether it has frames."""

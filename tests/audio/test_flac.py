@@ -9,7 +9,7 @@ import soundfile as sf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audio import AudioReject, decode, decode_flac_into, flac_info, whole_flac_info
+from headrace.audio import AudioReject, decode, decode_flac_into, decode_flac_part, flac_info, whole_flac_info
 from headrace.errors import AudioError
 from tests.support.sounds import file_of, integers, music
 
@@ -144,3 +144,35 @@ def test_a_promise_of_more_frames_than_the_bytes_can_hold_is_damage_not_gigabyte
     with pytest.raises(AudioError, match="hold at most") as caught:
         decode(bytes(damaged))
     assert caught.value.reason == AudioReject.UNDECODABLE
+
+
+@pytest.mark.parametrize(("num_channels", "bits"), [(1, 16), (2, 16), (1, 24), (3, 16)])
+def test_a_part_of_a_damaged_stream_is_right_or_an_error(num_channels, bits):
+    """Every place of the damage, before, in and behind the part: dr_flac drops a frame, and others take its place."""
+    num_frames, length = 40_000, 9_000
+    data = flac_of(num_frames, num_channels, bits, noise=True)
+    whole, found = reference(data), {"right": 0, "error": 0}
+    out = np.empty((num_channels, length), np.float32)
+    for place in range(len(data) // 50, len(data), len(data) // 50):
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << place % 8
+        for start in (0, 11_000, 22_222, num_frames - length):
+            try:
+                decode_flac_part(damaged, out, start)
+            except AudioError:
+                found["error"] += 1
+            else:
+                np.testing.assert_array_equal(out, whole[:, start : start + length])
+                found["right"] += 1
+    assert min(found.values()) > 20
+
+
+@given(st.data(), shapes)
+@settings(max_examples=30)
+def test_a_part_of_a_sound_stream_is_that_of_the_whole(draw, shape):
+    data = flac_of(*shape)
+    start = draw.draw(st.integers(0, shape[0]))
+    stop = draw.draw(st.integers(start, shape[0]))
+    out = np.full((shape[1], stop - start), 7, np.float32)
+    decode_flac_part(data, out, start)
+    np.testing.assert_array_equal(out, reference(data)[:, start:stop])

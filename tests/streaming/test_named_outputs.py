@@ -102,6 +102,19 @@ def test_in_place_of_rejected_outputs_come_rows_of_length_0(root, remote, door, 
     assert batch["embedding"].ndim == 2
 
 
+@pytest.mark.parametrize("more", [{}, {"window_seconds": 0.2}], ids=["whole", "windows"])
+@pytest.mark.parametrize("remote", ["own", "joined"])
+@pytest.mark.parametrize("door", DOORS)
+def test_a_batch_of_rejected_outputs_alone_has_all_fields(root, remote, door, more):
+    place = root / "latents/spoilt" if remote == "own" else root
+    joined = {} if remote == "own" else {"latents": ["spoilt"]}
+    options = {"batch_size": 1, "on_missing_latents": "zeros", **more, **joined, **DOORS[door]}
+    found = {batch["keys"][0]: batch for batch in map(tensors, loader(place, **options))}
+    assert set(found) == set(clips())
+    assert (found["k3"]["codes"].shape, found["k3"]["levels"].shape) == ((1, 0, 2), (1, 0, 1))
+    assert found["k3"]["embedding"].tolist() == [[0, 0, 0]]
+
+
 @pytest.mark.parametrize("remote", ["own", "joined"])
 @pytest.mark.parametrize("door", DOORS)
 def test_a_sample_with_a_rejected_output_may_be_a_row_of_padding(root, remote, door):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import StreamingDataset, webdataset_loader
+from headrace import StreamingDataLoader, StreamingDataset, webdataset_loader
 from headrace.checksums import crc32
 from headrace.errors import IntegrityError, SampleError
 from headrace.format.indexes.index_files import parse_index
@@ -120,6 +120,45 @@ def test_a_member_that_flipped_in_the_cache_comes_from_the_store(tmp_path, monke
         with pytest.warns(UserWarning, match=r"damaged and has been removed"):
             dataset[0]
         assert not copy.exists()
+
+
+LONG = music(24_000, 1, RATE_HZ)
+PARTS = {
+    "crops": {"crop_seconds": 0.25},
+    "loud crops": {"crop_seconds": 0.25, "crop_min_dbfs": -60},
+    "windows": {"window_seconds": 0.25},
+    "overlapping windows": {"window_seconds": 0.25, "window_hop_seconds": 0.1},
+}
+
+
+def read_parts(remote, **options):
+    """First frame of each part that arrives → its sound."""
+    dataset = StreamingDataset(remote=remote, batch_size=1, on_bad_sample="skip", max_bad_samples=10_000, **options)
+    batches = [batch for batch in StreamingDataLoader(dataset) if not batch["is_padding"][0]]
+    return {int(batch["frame_offset"][0]): batch["audio"][0, :, : batch["num_frames"][0]] for batch in batches}
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("is_summed", [True, False], ids=["with checksums", "headers alone"])
+def test_a_part_of_a_damaged_flac_is_right_or_an_error(tmp_path, is_summed, parts):
+    """dr_flac drops a damaged frame, and those behind it would take its place."""
+    (tmp_path / "data").mkdir()
+    shard, index = indexed(tmp_path / "data", {"x.flac": file_of(LONG, "FLAC", "PCM_16", RATE_HZ)})
+    remote = str(tmp_path / "data")
+    if not is_summed:
+        (tmp_path / "data/a.idx").unlink()
+        remote = str(tmp_path / "indexes")
+        index_tars(str(shard), into=remote)
+    written = shard.stat().st_mtime_ns
+    sound, num_lost = read_parts(remote, **PARTS[parts]), 0
+    for place in (0.1, 0.35, 0.5, 0.65, 0.9):
+        flip(shard, *index.range_of(0, "flac"), place)
+        os.utime(shard, ns=(written, written))  # or the tar would be taken for changed
+        found = read_parts(remote, **PARTS[parts])
+        assert all(torch.equal(found[start], sound[start]) for start in found)
+        num_lost += len(sound) - len(found)
+        flip(shard, *index.range_of(0, "flac"), place)
+    assert num_lost
 
 
 @given(st.binary(max_size=2000), st.binary(max_size=2000))

@@ -191,7 +191,7 @@ class InPlaceBatch:
                 audio.fields[name] = self._shortened(samples, (*samples.shape[:2], length))
         for field in self._latents:
             latents = field.latents
-            length = max(field.windows[place][1] for place in kept)
+            length = latents.field.room_for(max(field.windows[place][1] for place in kept))
             latents.hidden = self._shortened(latents.hidden, (len(latents.hidden), length, latents.hidden.shape[2]))
 
     def _shortened(self, array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -217,8 +217,7 @@ class InPlaceBatch:
     def _add_latents(
         self, field: OutputField, samples: list[StoredSample | None], windows: list[FrameWindow], allocator: Allocator
     ) -> None:
-        latents = _empty_latents(samples, windows, allocator)
-        latents.field = field
+        latents = _empty_latents(samples, windows, field, allocator)
         if field.offset and (self._crops or field.is_choice):
             latents.offsets = np.array([first for first, _ in windows], np.int64)
         self.batch.latents[field.values] = latents
@@ -285,7 +284,7 @@ def _empty_audio(
 
 
 def _empty_latents(
-    stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], allocator: Allocator
+    stored: Sequence[StoredSample | None], windows: Sequence[FrameWindow], field: OutputField, allocator: Allocator
 ) -> Latents:
     width, dtype = check_width(
         {
@@ -295,12 +294,12 @@ def _empty_latents(
         },
         _name_of(stored),
     )
-    shape = (len(stored), max(count for _, count in windows), width)
+    shape = (len(stored), field.room_for(max(count for _, count in windows)), width)
     lengths = [
         0 if sample is None else max(0, min(sample.num_frames - first, count))
         for sample, (first, count) in zip(stored, windows, strict=True)
     ]
-    return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype)
+    return Latents(allocator.empty(shape, storage_dtype(dtype)), np.array(lengths, np.int64), dtype, field=field)
 
 
 def _name_of(stored: Sequence[StoredSample | None]) -> NameOf:

@@ -235,7 +235,7 @@ def _stack_latents(samples: Sequence[Sample], field: OutputField, allocator: All
     pairs = [None if sample.get("is_padding") else _rows_of(sample[name]) for sample in samples]
     real = _real(pairs) or {0: _rows_of(samples[0][name])}
     width, dtype = check_width({row: (array.shape[1], kind) for row, (array, kind) in real.items()}, name_of)
-    length = max(array.shape[0] for array, _ in real.values())
+    length = field.room_for(max(array.shape[0] for array, _ in real.values()))
     out = allocator.empty((len(samples), length, width), storage_dtype(dtype))
     lengths = [
         0 if pair is None else int(sample.get(field.length, len(pair[0])))

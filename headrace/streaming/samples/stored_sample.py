@@ -249,6 +249,10 @@ class StoredSample:
             )
         return data
 
+    def has_checksum(self, column: int) -> bool:
+        """Whether the bytes of a field were compared when they were fetched, or `checked` compares them."""
+        return self.opened().is_compared or self.crc32[column] != ABSENT
+
     def check_tensor(self, values: memoryview) -> None:
         """Compare all bytes of the raw latents with their CRC-32.
 
