@@ -11,7 +11,8 @@ from headrace.exports.exporter import ExportFields, ExportSample, Takes, Written
 from headrace.exports.folder import ExportFolder
 from headrace.exports.tar_series import TarSeries, WrittenTar
 
-_OWN = ("audio_filepath", "duration", "shard_id")
+_OWN = ("audio_filepath", "audio_filename", "audio_file", "feature_file", "offset", "duration", "shard_id", "_skipme")
+"""Names that NeMo reads in a manifest; metadata with these names was about the recording, not about the member."""
 
 
 class NemoExporter:

@@ -62,6 +62,14 @@ def test_latents_may_be_two_frames_or_a_hundredth_longer_or_shorter_than_their_a
     assert wrong == ("" if fits else f"{length} latent frames, expected {50 * seconds}.0 from the length of its audio")
 
 
+def test_kaldis_frames_without_padding_fit_their_audio():
+    """`fbank` with `snip_edges: true`: windows of 25 ms every 10 ms, none of which goes on behind the audio."""
+    for num_frames in range(400, 48_000, 79):
+        found = latent_sample(1 + (num_frames - 400) // 160, 1)
+        found["metadata"]["headrace"] |= {"num_frames": num_frames, "sample_rate": 16_000, "frame_rate_hz": 100.0}
+        assert not arrived_sample(found).contradiction
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_latents_have_no_limit_and_are_finite(dtype):
     sample = latent_sample(50, seconds=1)
