@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.cli.as_json import print_json
 from headrace.cli.tables import grid, plain_console
 from headrace.config.dataset import load_config
+from headrace.config.roots import make_importable, root_of
 from headrace.errors import ConfigError
 from headrace.verification.certificate import Certificate, certify, latent_sets, this_device
 
@@ -27,6 +28,7 @@ def run_encode_again(options: argparse.Namespace, bar: _ProgressBar) -> int:
     """
     if options.config is None:
         raise ConfigError("--encode-again needs --config NAME.yaml, which says what encodes the latents")
+    make_importable(root_of(Path(options.config)))
     sets = latent_sets(options.path, load_config(Path(options.config)))
     device = this_device()
     with bar("encoding again", None) as advance:

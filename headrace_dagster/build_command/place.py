@@ -1,10 +1,10 @@
 """Decides where a data set's YAML, root and history of Dagster are."""
 
 import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.config.roots import root_of
 from headrace.errors import ConfigError
 
 _HISTORY = ".headrace/dagster"
@@ -42,25 +42,9 @@ def place_of_file(file: Path, root: Path | None = None) -> Place:
         raise ConfigError(f"{file}: expected a file called NAME.yaml, whose name is that of the data set")
     if root is not None and not root.is_dir():
         raise ConfigError(f"--root {root}: no such folder")
-    own = found.parent
-    project = next((folder for folder in (own, *own.parents) if _is_project(folder)), own)
-    return Place(found, project if root is None else root.absolute(), own / _HISTORY)
+    return Place(found, root_of(found) if root is None else root.absolute(), found.parent / _HISTORY)
 
 
 def home_path(default_home: Path) -> Path:
     """Dagster's home: that of `DAGSTER_HOME`, or `default_home` if that is not set."""
     return Path(os.environ.get("DAGSTER_HOME") or default_home).expanduser().resolve()
-
-
-def _is_project(folder: Path) -> bool:
-    """Whether a folder is the root of a Dagster project."""
-    return (folder / "workspace.yaml").is_file() or _has_dg(folder / "pyproject.toml")
-
-
-def _has_dg(path: Path) -> bool:
-    """Whether a `pyproject.toml` has the table `[tool.dg]`; False for a missing or invalid file."""
-    try:
-        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
-    except (OSError, ValueError):
-        return False
-    return isinstance(tool, dict) and "dg" in tool

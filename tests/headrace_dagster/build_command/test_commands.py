@@ -84,3 +84,29 @@ def test_a_set_that_left_the_yaml_is_named(project, capsys):
     said = capsys.readouterr().out
     assert "columns/gone (2 bytes): no longer in the YAML; `headrace gc " in said
     assert f"--left-behind --config {project.datasets / 'tones.yaml'}` removes them" in said
+
+
+CODE = {
+    "transform": {"audio": {"transform": {"function": "users_code:half", "fingerprint": "1"}}},
+    "feature": {"features": [{"name": "loud", "kind": "custom", "feature": "users_code:loud"}]},
+}
+USERS_CODE = """
+def half(audio, sample_rate, metadata):
+    return audio / 2, sample_rate
+
+def loud(audio, sample_rate):
+    return {"peak": float(abs(audio).max())}
+
+loud.columns, loud.fingerprint = {"peak": "float"}, "1"
+"""
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_code_of_the_user_is_imported_from_the_root(project, tmp_path, monkeypatch, what):
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in {"", str(tmp_path)}])
+    monkeypatch.delitem(sys.modules, "users_code", raising=False)
+    (tmp_path / "users_code.py").write_text(USERS_CODE)
+    project.write_yaml(**CODE[what])
+    assert build(project, "--root", str(tmp_path)) == 0
+    assert sys.path[-1] == str(tmp_path)
+    monkeypatch.delitem(sys.modules, "users_code")
