@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.cli.as_json import print_json
 from headrace.cli.tables import grid, plain_console
 from headrace.config.dataset import load_config
-from headrace.config.roots import make_importable, root_of
+from headrace.config.folder import make_importable, root_of
 from headrace.errors import ConfigError
 from headrace.verification.certificate import Certificate, certify, latent_sets, this_device
 

@@ -1,3 +1,3 @@
 """Reads the YAML file of a data set into typed settings, with error messages in the terms of YAML."""
 
-__all__ = ["content", "dataset", "folder", "operation", "partitioning", "roots", "section", "shares", "source", "tables"]
+__all__ = ["content", "dataset", "folder", "operation", "partitioning", "section", "shares", "source", "tables"]

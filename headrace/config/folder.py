@@ -6,6 +6,8 @@ name, or with one output, are errors as well. `headrace.config.dataset.load_conf
 
 import os
 import posixpath
+import sys
+import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,3 +100,28 @@ def _plain(uri: str, root: Path) -> str:
         return scheme + mark + posixpath.normpath(path)
     path = os.path.expanduser(path)  # noqa: PTH111 - Path reads ./~ as ~, and fails on ~nobody
     return os.path.realpath(root / path)
+
+
+def root_of(yaml: Path) -> Path:
+    """The nearest folder above a YAML file that is the root of a Dagster project, or else the file's own folder."""
+    own = yaml.expanduser().absolute().parent
+    return next((folder for folder in (own, *own.parents) if _is_project(folder)), own)
+
+
+def make_importable(root: Path) -> None:
+    """Let modules of the user be imported from a folder, behind everything that is installed."""
+    if str(root) not in sys.path:
+        sys.path.append(str(root))
+
+
+def _is_project(folder: Path) -> bool:
+    return (folder / "workspace.yaml").is_file() or _has_dg(folder / "pyproject.toml")
+
+
+def _has_dg(path: Path) -> bool:
+    """Whether a `pyproject.toml` has the table `[tool.dg]`; False for a missing or invalid file."""
+    try:
+        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool")
+    except (OSError, ValueError):
+        return False
+    return isinstance(tool, dict) and "dg" in tool

@@ -5,7 +5,7 @@ import sys
 import time
 
 from headrace.cli.as_json import print_json
-from headrace.config.roots import make_importable
+from headrace.config.folder import make_importable
 from headrace_dagster.build_command.place import Place
 from headrace_dagster.build_command.standing import up_to_date, with_seconds
 

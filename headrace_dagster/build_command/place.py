@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.config.roots import root_of
+from headrace.config.folder import root_of
 from headrace.errors import ConfigError
 
 _HISTORY = ".headrace/dagster"
