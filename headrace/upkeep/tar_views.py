@@ -22,7 +22,7 @@ def make_view(named: str, name: str, where: str | None = None, times: str | None
             is an output with a catalog, whose views the build makes, or it has no columns.
     """
     if where is None and times is None:
-        raise ConfigError("headrace view: pass --where, --times or both: a view of all samples once needs no view")
+        raise ConfigError("pass --where, --times or both: a view of all samples once needs no view")
     try:
         checked_name(name)
     except ValueError as error:

@@ -93,7 +93,8 @@ def build_dataset(command: CommandLine) -> int:
     # Names are printed as they are: [b] and :x: have no meaning.
     console = Console(stderr=command.json, markup=False, emoji=False)
     built = _built(command, console)
-    notes = list(_left_behind(built.config, built.storage, command.place))
+    notes = [*_absent_tables(built.config, built.storage).values()]
+    notes += _left_behind(built.config, built.storage, command.place)
     if built.is_idle:
         _say(console, with_seconds(_nothing_changed(built), built.changes.seconds))
     else:
@@ -172,7 +173,10 @@ def _content(built: _Built) -> dict[str, object]:
             part: {"number": found.number, "uri": parts[part].uri, "splits": found.snapshot.splits}
             for part, found in _snapshots(built.config, built.storage).items()
         },
-        "warnings": [{"asset": one.name, "warning": text} for one in built.outcomes for text in one.warnings],
+        "warnings": [
+            *({"asset": one.name, "warning": text} for one in built.outcomes for text in one.warnings),
+            *({"asset": key, "warning": text} for key, text in _absent_tables(built.config, built.storage).items()),
+        ],
         "faults": [
             {"asset": one.name, "fault": text, "run": one.run_id} for one in built.failed for text in one.faults
         ],
@@ -188,15 +192,24 @@ def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[s
     output = storage.output(config)
     for entry in config.columns:
         header = read_table_header(output, entry.name)
-        if entry.optional and not storage.has_table(entry):
-            left = "not made yet" if header is None else "left as they were"
-            yield f"columns {entry.name}: the table {entry.table.uri} is not there; these columns are {left}"
         if header is not None and header.num_unmatched:
             where = f"{output.uri}/{header.unmatched}"
             yield f"columns {entry.name}: {header.num_unmatched} of {header.num_rows} rows match no sample: {where}"
         if header is not None and header.num_without:
             what = "samples" if header.on == "key" else "recordings"
             yield f"columns {entry.name}: {header.num_without} {what} have no row, so their values are null"
+
+
+def _absent_tables(config: DatasetConfig, storage: StorageResource) -> dict[str, str]:
+    """Asset → a line, for each optional table of columns that is not there."""
+    found = {}
+    for entry in config.columns:
+        if entry.optional and not storage.has_table(entry):
+            is_new = read_table_header(storage.output(config), entry.name) is None
+            left = "not made yet" if is_new else "left as they were"
+            text = f"columns {entry.name}: the table {entry.table.uri} is not there; these columns are {left}"
+            found["/".join(ProjectDataset.named(config).keys.columns(entry.name).path)] = text
+    return found
 
 
 def _left_behind(config: DatasetConfig, storage: StorageResource, place: Place) -> Iterator[str]:

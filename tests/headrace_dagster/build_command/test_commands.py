@@ -110,3 +110,19 @@ def test_code_of_the_user_is_imported_from_the_root(project, tmp_path, monkeypat
     assert build(project, "--root", str(tmp_path)) == 0
     assert sys.path[-1] == str(tmp_path)
     monkeypatch.delitem(sys.modules, "users_code")
+
+
+def test_every_build_says_that_an_optional_table_is_gone(project, home, tmp_path, capsys):
+    """Also a build with nothing to do, and one that knows this before it starts Dagster."""
+    table = tmp_path / "scores.csv"
+    table.write_text("file,score\n" + "".join(f"{path.name},1\n" for path in project.recordings.iterdir()))
+    project.write_yaml(columns=[{"name": "scores", "table": str(table), "path": "file", "optional": True}])
+    assert build(project) == build(project) == 0
+    assert "is not there" not in capsys.readouterr().out
+    table.unlink()
+    for _ in range(3):
+        assert build(project) == 0
+        line = f"columns scores: the table {table} is not there; these columns are left as they were"
+        assert line in capsys.readouterr().out
+        assert build(project, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["warnings"] == [{"asset": "tones/scores_columns", "warning": line}]
