@@ -32,7 +32,7 @@ from headrace.stores.storage import Storage
 if TYPE_CHECKING:
     from headrace.assemble.column_values import MetadataValues, TableValues
 
-SCAN = "scan the source (build.py does; in Dagster, materialize the asset `catalog`)"
+SCAN = "scan the source (`headrace build` does; in Dagster, materialize the asset `catalog`)"
 
 
 def columns_folder(output: Storage, name: str) -> Storage:

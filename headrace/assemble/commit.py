@@ -119,7 +119,7 @@ def _commit_partitions(
     if plan.stale:
         raise StaleError(
             f"{storage.uri}: {len(plan.stale)} of {len(wanted)} partitions are not built from the current catalog and "
-            f"settings: {_named(plan.stale)}; materialize them (build.py does), then this again"
+            f"settings: {_named(plan.stale)}; materialize them (`headrace build` does), then this again"
         )
     committed, is_new = commit_snapshot(storage, plan.current, catalog, {}, partial(_check_some_samples, storage))
     return committed, is_new, _with_rejections(storage, committed.snapshot)

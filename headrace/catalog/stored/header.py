@@ -33,7 +33,7 @@ HEADER_PATH = "catalog/catalog.jsonl"
 REJECTED_PATH = "catalog/rejected.parquet"
 """A copy of the newest table of rejects, for people."""
 CATALOG_FORMAT = 3
-SCAN_AGAIN = "materialize the asset `catalog` again, or run build.py"
+SCAN_AGAIN = "materialize the asset `catalog` again, or run `headrace build`"
 
 _VERSION = "headrace_catalog"
 _CHECKSUM = "crc32"

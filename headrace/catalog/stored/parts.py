@@ -154,7 +154,7 @@ def rows_of_entry(output: Storage, entry: PartitionEntry) -> pl.DataFrame:
 def no_catalog(output: Storage) -> CatalogError:
     """The error that there is no catalog yet."""
     return CatalogError(
-        f"{output.uri}: there is no catalog yet; materialize the asset `catalog` first, or run build.py"
+        f"{output.uri}: there is no catalog yet; materialize the asset `catalog` first, or run `headrace build`"
     )
 
 

@@ -148,7 +148,8 @@ class _Commit:
             more = f" and {len(broken) - _SHOWN} more" if len(broken) > _SHOWN else ""
             raise BuildError(
                 f"{self.storage.uri}: shards of {len(broken)} partitions are missing, or gc is deleting them: "
-                f"{', '.join(broken[:_SHOWN])}{more}; build these partitions again (build.py does), then commit again"
+                f"{', '.join(broken[:_SHOWN])}{more}; build these partitions again (`headrace build` does), then "
+                "commit again"
             )
 
     def withdraw_if_late(self, snapshot: Snapshot) -> None:
