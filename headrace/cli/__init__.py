@@ -210,7 +210,8 @@ def _state(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="the data set that the run read; NAME=PATH for the stream NAME of several (may be given again)",
+        help="the data set that the run read, if it has moved; NAME=PATH for the stream NAME of several (may be given "
+        "again)",
     )
     _json(command)
 

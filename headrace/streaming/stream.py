@@ -6,11 +6,12 @@ It also decides the names of streams in saved states. Streams are opened by `sha
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
-from headrace.format.tars.name_lists import name_of_tars, shown
-from headrace.signed_urls import unsigned
+from headrace.format.tars.name_lists import absolute, name_of_tars, shown
+from headrace.signed_urls import is_signed, unsigned
 from headrace.streaming.selection import Selection, convert_selection
 
 ONLY_STREAM = "data"
@@ -92,6 +93,13 @@ class Stream:
         found = self.remote or self.local
         assert isinstance(found, str)  # converted
         return found
+
+    @property
+    def public_place(self) -> str | None:
+        """`place` from any working folder; None for a list of tars, and for a URL with a signature or a password."""
+        place = absolute(self.place)
+        has_secret = is_signed(place) or (place.startswith("http") and "@" in urlsplit(place).netloc)
+        return None if has_secret or "\n" in place else place
 
     @property
     def cache(self) -> str | None:

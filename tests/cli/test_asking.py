@@ -126,6 +126,37 @@ def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     state, batches = trained(StreamingDataset(streams=streams, **SETTINGS), 17, tmp_path)
     check(run, state, ("--remote", f"a=b={output}", "--remote", f"c={output}"), batches)
     check(run, state, ("--remote", output), batches)
+    check(run, state, (), batches)
+    content = json.loads(state.read_text())
+    assert [stream.pop("remote") for stream in content["streams"]] == [str(output)] * 2
+    state.write_text(json.dumps(content))
     code, _, err = run("seen", state, "--key", "clip00001", "--remote", f"c={output}")
     assert code == 1
     assert "pass --remote 'a=b=PATH' with the data set that the run read ('a=b': split 'train' of snapshot 1" in err
+
+
+def test_a_state_knows_where_its_data_were_from_any_working_folder(run, output, tmp_path, monkeypatch):
+    monkeypatch.chdir(output)
+    state, batches = trained(StreamingDataset(remote="audio", **SETTINGS), 12, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    check(run, state, (), batches)
+    code, found, _ = run("batch", state, "--step", 0)
+    assert (code, len(found["rows"])) == (0, SETTINGS["batch_size"])
+
+
+def test_data_that_have_moved_are_named(run, output, tmp_path):
+    moved = tmp_path / "moved"
+    moved.symlink_to(output)
+    state, batches = trained(StreamingDataset(remote=f"{moved}/audio", **SETTINGS), 5, tmp_path)
+    moved.unlink()
+    code, _, err = run("bill", state)
+    assert (code, str(moved) in err) == (1, True)
+    check(run, state, ("--remote", output), batches)
+
+
+@pytest.mark.parametrize(
+    "place", ["https://host/a/{0..1}.tar?X-Sig=1", "https://user:pw@host/a/0.tar", "a/0.tar\nb/1.tar"]
+)
+def test_no_secret_and_no_list_is_in_a_state(place):
+    assert Stream(remote=place).public_place is None
+    assert Stream(remote="s3://bucket/a@b").public_place == "s3://bucket/a@b"

@@ -80,7 +80,8 @@ class AskedRun:
 
         Args:
             state: its state.
-            remotes: where its data sets are: `NAME=PATH` for the stream of this name, or `PATH` for all others.
+            remotes: where its data sets are: `NAME=PATH` for the stream of this name, or `PATH` for all others. Without
+                them they are where the run read them.
             columns: sets of columns to join.
             fields: fields of the samples to read; None for all.
 
@@ -169,13 +170,14 @@ def _paths(state: OrderState, remotes: Sequence[str]) -> dict[str, str]:
     others = [text for text in remotes if not any(text.startswith(f"{name}=") for name in names)]
     if len(others) > 1:
         raise ConfigError(f"--remote: {', '.join(others)} name no stream: pass NAME=PATH, with one of {names}")
-    paths = dict.fromkeys(names, others[0]) | named if others else named
+    saved = {stream.name: stream.remote for stream in state.streams if stream.remote is not None}
+    paths = (dict.fromkeys(names, others[0]) if others else saved) | named
     lacking = [stream for stream in state.streams if stream.name not in paths]
     if lacking:
         example = "PATH" if len(names) == 1 else f"'{lacking[0].name}=PATH'"
         what = "; ".join(f"{stream.name!r}: {stream}" for stream in lacking)
         raise ConfigError(
-            f"a state does not say where its data are: pass --remote {example} with the data set that the run read "
+            f"the state does not say where its data are: pass --remote {example} with the data set that the run read "
             f"({what})"
         )
     return paths

@@ -191,7 +191,8 @@ class OpenStreams:
 
     def states(self) -> list[StreamState]:
         """The streams for a saved state."""
-        return [_state_of(name, opened) for name, opened in zip(self.names, self._opened, strict=True)]
+        found = zip(self.names, self._streams, self._opened, strict=True)
+        return [_state_of(name, opened, stream.public_place) for name, stream, opened in found]
 
     @contextlib.contextmanager
     def reopened(self, state: OrderState) -> Iterator[None]:
@@ -367,7 +368,7 @@ def _check_fields(opened: OpenedRemote) -> None:
     check_fields(opened.fields or (), indexes, [name for names in joined for name in names], own, storage.uri)
 
 
-def _state_of(name: str, opened: OpenedRemote) -> StreamState:
+def _state_of(name: str, opened: OpenedRemote, remote: str | None) -> StreamState:
     data, view, pins = opened.identity, opened.identity.view, opened.pins
     return StreamState(
         name,
@@ -380,6 +381,7 @@ def _state_of(name: str, opened: OpenedRemote) -> StreamState:
         windows=data.windows,
         columns_snapshots=tuple(pins.of_columns.items()),
         revision=pins.revision,
+        remote=remote,
     )
 
 

@@ -73,6 +73,8 @@ class StreamState:
             depend on them: a run may go on with further sets, or without some.
         revision: the commit of the repository of the Hub that is read; None for other places.
         windows: the windows that samples are cut into; None for whole samples. The fingerprint depends on them as well.
+        remote: where the stream was read, for questions to the run; None for a list of tars and for URLs with secrets.
+            The order does not depend on it: data may move.
     """
 
     name: str
@@ -86,6 +88,7 @@ class StreamState:
     columns_snapshots: tuple[tuple[str, int], ...] = ()
     revision: str | None = None
     windows: Windows | None = None
+    remote: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON object without what is empty or `key_at`'s default; `from_json` is its inverse."""
@@ -103,8 +106,9 @@ class StreamState:
                 del fields[name]
         if self.key_at is KeyAt.FIRST_DOT:
             del fields["key_at"]
-        if self.revision is None:
-            del fields["revision"]
+        for name in ("revision", "remote"):
+            if fields[name] is None:
+                del fields[name]
         if self.windows is None:
             del fields["windows"]
         else:
