@@ -45,7 +45,7 @@ class OutputField:
     dtype: str = ""
 
     def room_for(self, longest: int) -> int:
-        """T of a batch whose longest row has so many frames: a vector has room, though all may have been rejected."""
+        """T of a batch whose longest row has this many frames: a vector has room, though all may have been rejected."""
         return longest if self.has_time else max(1, longest)
 
     @property
