@@ -66,9 +66,11 @@ class Raster:
         grid: NDArray[Any] = np.full(shape, self.fill, dtype)
         for event in events:
             start, end, value = event["start"] * self.hz, event["end"] * self.hz, self._value(event.get("label"))
-            cells = slice(math.floor(start), math.floor(start) + 1)
             if end > start:
                 cells = slice(_first_middle(start), _first_middle(end))
+            else:
+                cell = _cell_of(start, num_cells)
+                cells = slice(cell, cell + 1)
             if self.multi:
                 grid[cells, value] = True
             else:
@@ -136,6 +138,11 @@ def cut_events(events: Sequence[Event], start: float, stop: float) -> list[Event
 def _first_middle(place: float) -> int:
     """The first cell whose middle is not before a place; times are sums of floats, so their last digits are noise."""
     return max(0, math.ceil(round(place - 0.5, 6)))
+
+
+def _cell_of(place: float, num_cells: int) -> int:
+    """The cell that contains a place. Noise may move a place to the next cell, but not behind the last one."""
+    return min(math.floor(round(place, 6)), max(math.floor(place), num_cells - 1))
 
 
 def _raster(name: str, value: object) -> Raster:
