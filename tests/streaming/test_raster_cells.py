@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 from headrace import StreamingDataLoader, StreamingDataset
-from headrace.streaming.rasters import Raster
+from headrace.streaming.rasters import Raster, cut_events
 from tests.support.tars import tar_of
 
 RATE_HZ = 8000
@@ -20,7 +20,9 @@ MARKS = [Fraction(number, 10) for number in range(SECONDS * 10)]
 CUTS = {
     "whole": {},
     "windows": {"window_seconds": 0.5, "window_hop_seconds": 0.1, "last_window": "drop"},
+    "windows of a half cell": {"window_seconds": 0.25, "window_hop_seconds": 0.1},
     "crop": {"crop_seconds": 0.7},
+    "crop of a half cell": {"crop_seconds": 0.25},
 }
 DOORS = {
     "in place": {},
@@ -56,7 +58,7 @@ def cells(first, count, hz):
 @pytest.mark.parametrize("hz", [10, 50, 12.5])
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_mark_is_in_the_cell_that_contains_it(tars, cut, door, hz):
+def test_a_mark_is_in_the_cell_that_contains_it_and_equal_parts_have_equally_many_cells(tars, cut, door, hz):
     rasters = {"grid": {"column": "marks", "hz": hz}}
     options = {"local": str(tars / "cache"), "output": "numpy", "rasters": rasters, **CUTS[cut], **DOORS[door]}
     num_rows = 0
@@ -70,11 +72,15 @@ def test_a_mark_is_in_the_cell_that_contains_it(tars, cut, door, hz):
     assert num_rows > (20 if "windows" in cut else 0)
 
 
-@pytest.mark.parametrize(
-    ("place", "cell"),
-    [(0.0, 0), (0.29999999999999993, 3), (0.3, 3), (0.30000000000000004, 3), (0.39, 3), (0.4999999999999999, 4)],
-)
-def test_noise_moves_no_mark_into_another_cell_nor_behind_the_last(place, cell):
-    """Of 5 cells; the event before the end of the last one is in no other grid."""
-    grid = Raster("column", 10).drawn([{"start": place, "end": place, "label": 7}], 5)
-    assert np.flatnonzero(grid == 7).tolist() == [cell]
+@pytest.mark.parametrize("place", [0.0, 0.29999999999999993, 0.3, 0.30000000000000004, 0.7999999999999999, 0.8])
+def test_a_mark_is_in_one_of_the_parts_that_follow_each_other(place):
+    """Sums of tenths are a little beside them."""
+    for seconds in (0.1, 0.2, 0.5):
+        found = []
+        for part in range(10):
+            kept = cut_events([{"start": place, "end": place, "label": 7}], part * seconds, (part + 1) * seconds)
+            num_cells = round(seconds * 10)
+            grid = Raster("column", 10).drawn(kept, num_cells)
+            found += [part * num_cells + int(cell) for cell in np.flatnonzero(grid == 7)]
+            assert all(0 <= event["start"] <= event["end"] for event in kept)
+        assert found == [round(place * 10)]

@@ -47,8 +47,7 @@ def drawn_events(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any]) -> d
     if crop.cuts:
         found = {name: cut_events(events, *crop.span_seconds) for name, events in found.items()}
         metadata |= {name: events for name, events in found.items() if metadata.get(name) is not None}
-    start, stop = crop.span_seconds
-    return {name: raster.drawn(found[raster.column], round((stop - start) * raster.hz)) for name, raster in row.rasters}
+    return {name: raster.drawn(found[raster.column], _num_cells(crop, raster)) for name, raster in row.rasters}
 
 
 def padded_grids(
@@ -65,6 +64,11 @@ def padded_grids(
     for row, grid in grids.items():
         values[row, : len(grid)], lengths[row] = grid, len(grid)
     return StackedField(values, origin, np.dtype(dtype).name, lengths)
+
+
+def _num_cells(crop: SampleCrop, raster: Raster) -> int:
+    """Cells of what is kept, from its frames: a difference of times would depend on where it begins."""
+    return round(crop.num_frames * raster.hz / crop.rate_hz)
 
 
 def _value(metadata: Mapping[str, Any], column: str) -> object:

@@ -97,6 +97,11 @@ class SampleCrop:
         return self._window[0]
 
     @property
+    def num_frames(self) -> int:
+        """Number of kept frames. Call `primary` before."""
+        return self._window[1]
+
+    @property
     def is_whole(self) -> bool:
         """Whether all frames are kept. Call `primary` before."""
         return self._is_whole
