@@ -37,7 +37,7 @@ def drawn_events(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any]) -> d
     columns = dict.fromkeys(raster.column for _, raster in row.rasters)
     found = {name: events_of(_value(metadata, name), name) for name in columns}
     if crop.cuts:
-        found |= {name: events_of(metadata[name], name) for name in _intervals(row) if metadata.get(name) is not None}
+        found |= {name: events_of(metadata[name], name) for name in intervals_of(row) if metadata.get(name) is not None}
     if not found:
         return {}
     if not crop.rate_hz:
@@ -80,6 +80,7 @@ def _value(metadata: Mapping[str, Any], column: str) -> object:
     return metadata[column]
 
 
-def _intervals(row: BatchRow) -> list[str]:
+def intervals_of(row: BatchRow) -> list[str]:
+    """The joined columns whose events are cut with the row."""
     sets = () if row.columns is None else row.columns.sets
     return [spec.name for one in sets for spec in one.joined if spec.kind == _INTERVALS]
