@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.streaming.output_fields import OutputField
-from headrace.streaming.samples.shard_rows import indexed_samples, with_outputs, without_time_axis
+from headrace.streaming.samples.shard_rows import indexed_samples, lacks_time_axis
 from headrace.streaming.samples.stored_sample import Clock, StoredSample
 from headrace.streaming.shards.access import ShardAccess
 
@@ -38,27 +38,27 @@ class Clocks:
         """The clocks of some rows of a shard."""
         index = self._primary.index(shard)
         keys = index.keys_of(rows)
-        columns = self._of_folder(self._primary, shard, keys, self._outputs)
+        columns = [_slowest(self._primary, shard, keys, self._outputs)]
         for access, outputs, partners in self._joined:
             if partners[shard] != ABSENT:
-                columns += self._of_folder(access, int(partners[shard]), keys, outputs)
-        others = zip(*columns, strict=True) if columns else [()] * len(rows)
-        return [_clock(index, row, along) for row, along in zip(rows, others, strict=True)]
+                columns.append(_slowest(access, int(partners[shard]), keys, outputs))
+        return [_clock(index, row, others) for row, others in zip(rows, zip(*columns, strict=True), strict=True)]
 
-    @staticmethod
-    def _of_folder(
-        access: ShardAccess, shard: int, keys: Sequence[str], outputs: Outputs
-    ) -> list[list[StoredSample | None]]:
-        """The samples with these keys, of each output; None for a sample that is not there or was rejected."""
-        if not outputs:
-            return []
-        index = access.index(shard)
-        rows = [index.find(key) for key in keys]
-        known = iter(indexed_samples(access, shard, [row for row in rows if row is not None]))
-        found = [None if row is None else next(known) for row in rows]
-        first = [None if sample is None or sample.rejection else sample for sample in found]
-        without_time_axis(access, shard, first)
-        return [first if output.number == 0 else with_outputs(first, output) for output in outputs]
+
+def _slowest(access: ShardAccess, shard: int, keys: Sequence[str], outputs: Outputs) -> list[StoredSample | None]:
+    """The samples with these keys, of the slowest output; None where none has time, or the sample was rejected."""
+    index = access.index(shard)
+    numbers = (output.number for output in outputs)
+    timed = [number for number in numbers if number < len(index.outputs) and index.outputs[number].is_timed]
+    if 0 in timed and lacks_time_axis(access, shard):
+        timed.remove(0)
+    if not timed:
+        return [None] * len(keys)
+    number = min(timed, key=lambda number: index.outputs[number].frame_rate_hz)
+    rows = [index.find(key) for key in keys]
+    known = iter(indexed_samples(access, shard, [row for row in rows if row is not None], number))
+    found = [None if row is None else next(known) for row in rows]
+    return [None if sample is None or sample.rejection else sample for sample in found]
 
 
 def _clock(index: ShardIndex, row: int, others: tuple[StoredSample | None, ...]) -> Clock:

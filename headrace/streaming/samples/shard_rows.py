@@ -100,10 +100,7 @@ def joined_samples(
     return [None if row is None else next(samples) for row in found]
 
 
-def without_time_axis(access: ShardAccess, shard: int, samples: Sequence[StoredSample | None]) -> None:
-    """Mark the samples of a joined shard, of its first output, if no sample of the folder has more than one frame."""
+def lacks_time_axis(access: ShardAccess, shard: int) -> bool:
+    """Whether the first output of a folder of latents has no time, since no sample has more than one frame."""
     # In a small shard, some samples without latents can make the frames fewer than the samples.
-    if not access.has_time_axis and not (access.index(shard).num_frames > 1).any():
-        for sample in samples:
-            if sample is not None and sample.output == 0:
-                sample.has_time_axis = False
+    return not access.has_time_axis and not (access.index(shard).num_frames > 1).any()

@@ -317,8 +317,8 @@ class Clock(NamedTuple):
         num_frames: stored frames; -1 if unknown.
         rate_hz: frames per second; 0 if unknown.
         has_time_axis: whether a crop cuts it; False for vectors, and for latents that were rejected.
-        others: all other latents of the sample, own and joined ones, read or not: a crop begins where a frame of the
-            slowest of them does. None where a folder lacks the sample.
+        others: other latents of the sample, read or not, at least the slowest output of each folder: a crop begins
+            where a frame of the slowest of them does. None where a folder has none for the sample.
     """
 
     num_frames: int

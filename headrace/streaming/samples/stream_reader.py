@@ -19,7 +19,7 @@ from headrace.streaming.samples.chosen_fields import ChosenFields
 from headrace.streaming.samples.clocks import Clocks
 from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
-from headrace.streaming.samples.shard_rows import joined_samples, opened_samples, with_outputs, without_time_axis
+from headrace.streaming.samples.shard_rows import joined_samples, lacks_time_axis, opened_samples, with_outputs
 from headrace.streaming.samples.stored_sample import (
     BatchRow,
     RowWindow,
@@ -310,7 +310,10 @@ class StreamReader:
                 columns += [[None] * len(own)] * len(fields)
                 continue
             first = joined_samples(access, partner, keys, patient=patient, output=fields[0].number)
-            without_time_axis(access, partner, first)
+            if fields[0].number == 0 and lacks_time_axis(access, partner):
+                for sample in first:
+                    if sample is not None:
+                        sample.has_time_axis = False
             columns += [first, *(with_outputs(first, field) for field in fields[1:])]
         return zip(*columns, strict=True) if columns else [()] * len(own)
 
