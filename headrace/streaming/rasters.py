@@ -18,6 +18,8 @@ from headrace.format.typed_json import json_value
 Event = dict[str, Any]
 NOTHING = -1
 """Value of a cell of the grid that no event covers."""
+_DECIMALS = 6  # of a place in cells: times are sums of floats, so further digits are noise
+_NOISE_SECONDS = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,8 @@ class Raster:
         grid: NDArray[Any] = np.full(shape, self.fill, dtype)
         for event in events:
             start, end, value = event["start"] * self.hz, event["end"] * self.hz, self._value(event.get("label"))
-            cells = slice(math.floor(start), math.floor(start) + 1)
-            if end > start:
-                cells = slice(_first_middle(start), _first_middle(end))
+            cell = math.floor(round(start, _DECIMALS))
+            cells = slice(_first_middle(start), _first_middle(end)) if end > start else slice(cell, cell + 1)
             if self.multi:
                 grid[cells, value] = True
             else:
@@ -127,15 +128,22 @@ def cut_events(events: Sequence[Event], start: float, stop: float) -> list[Event
     [{'start': 0.0, 'end': 2.0, 'label': 'a'}]
     """
     return [
-        event | {"start": max(0.0, event["start"] - start), "end": min(event["end"], stop) - start}
+        event | {"start": max(0.0, event["start"] - start), "end": max(0.0, min(event["end"], stop) - start)}
         for event in events
-        if event["start"] < stop and (event["end"] > start or start <= event["start"])
+        if _is_met(event, start, stop)
     ]
 
 
+def _is_met(event: Event, start: float, stop: float) -> bool:
+    """Whether a part has something of an event; one without a length is in one of two parts that follow each other."""
+    if event["end"] > event["start"]:
+        return bool(event["start"] < stop and event["end"] > start)
+    return bool(start - _NOISE_SECONDS <= event["start"] < stop - _NOISE_SECONDS)
+
+
 def _first_middle(place: float) -> int:
-    """The first cell whose middle is not before a place; times are sums of floats, so their last digits are noise."""
-    return max(0, math.ceil(round(place - 0.5, 6)))
+    """The first cell whose middle is not before a place."""
+    return max(0, math.ceil(round(place - 0.5, _DECIMALS)))
 
 
 def _raster(name: str, value: object) -> Raster:

@@ -52,3 +52,16 @@ class Quantizer:
 
 def _steps(batch: Tensor, hop: int) -> Tensor:
     return functional.pad(batch[:, 0], (0, -batch.shape[2] % hop)).unflatten(1, (-1, hop))
+
+
+class Paces(Quantizer):
+    """Codes of each 20 ms first; then finer codes of each 10 ms, levels of each 40 ms, and a vector."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        codes = self.outputs["codes"]
+        self.outputs |= {"fine": {**codes, "hop": 160}}
+
+    def encode(self, batch: Tensor, lengths: Tensor) -> dict[str, object]:
+        fine = (_steps(batch, 160).abs().mean(2, keepdim=True) * NUM_CODES).round().long()
+        return super().encode(batch, lengths) | {"fine": (fine.expand(-1, -1, 2), -(-lengths // 160))}

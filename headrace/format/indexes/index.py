@@ -168,8 +168,10 @@ class ShardIndex:
 
     @cached_property
     def latent_rate_hz(self) -> float:
-        """Latent frames per second; 0 if unknown or without latents."""
-        return self.number(FRAME_RATE_NOTE) if FRAME_RATE_NOTE in self.notes else 0.0
+        """Frames per second of the first output of the latents; 0 if unknown or without latents."""
+        if FRAME_RATE_NOTE in self.notes:
+            return self.number(FRAME_RATE_NOTE)
+        return self.outputs[0].frame_rate_hz if self.outputs else 0.0
 
     def note(self, name: str) -> str:
         """A note that the writer of such a shard always leaves. Raises `FormatError` if it is missing."""
@@ -212,6 +214,11 @@ class ShardIndex:
             return self.num_frames
         is_rejected = np.array([key in self.rejections for key in self.keys()], np.bool_)
         return np.where(is_rejected, 0, self.num_frames)
+
+    @cached_property
+    def rates_hz(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Frames per second of each sample, of those that `lengths` counts, float64 (n,); 0 if unknown."""
+        return np.where(self.sample_rate_hz > 0, self.sample_rate_hz, self.latent_rate_hz)
 
     def key(self, i: int) -> str:
         """Key of sample `i`."""

@@ -9,7 +9,7 @@ from headrace.errors import ConfigError, SampleError
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.decode_audio import audio_fields
 from headrace.streaming.batches.decode_latents import cropped_latents, latents_beside_audio, stored_latents_of
-from headrace.streaming.batches.events import drawn_events
+from headrace.streaming.batches.events import drawn_events, intervals_of
 from headrace.streaming.batches.sample_bytes import extra, metadata, read_around
 from headrace.streaming.batches.user_fields import as_users
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField
@@ -48,10 +48,9 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
             sample |= latents_beside_audio(stored, crop, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = stored_latents_of(stored)
-        window = crop.primary(len(latents[0]), stored.latent_rate_hz)
-        sample |= cropped_latents(latents, window, outputs[0], crop, config)
-    elif row.rasters or (crop.cuts and (row.joined or row.window)):  # audio that is not wanted decides what is cut
-        crop.primary(_length_of(stored), stored.sample_rate_hz)
+        sample |= cropped_latents(latents, crop.own(len(latents[0])), outputs[0], crop, config)
+    elif row.rasters or (crop.cuts and (row.joined or row.window or intervals_of(row))):
+        crop.place()
     sample |= _joined_latents(row, outputs, crop, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
@@ -90,16 +89,6 @@ def _named(outputs: Sequence[OutputField], sample: Sample) -> Sample:
     """The field of a sample that lists its named outputs; nothing if it has none."""
     found = {field.values: field for field in outputs if field.is_named and field.values in sample}
     return {OUTPUT_FIELDS: found} if found else {}
-
-
-def _length_of(sample: StoredSample) -> int:
-    """Frames of a sample that is not decoded. Raises `ConfigError` if its index does not know them."""
-    if sample.num_frames < 0:
-        raise ConfigError(
-            f"{sample.called}: the index does not know its length, and latents are cut with the audio: read the audio "
-            "as well (fields=…), or leave the crop out"
-        )
-    return sample.num_frames
 
 
 def _number(value: float | list[float], dtype: str, config: SampleSettings) -> Any:  # noqa: ANN401 - as `_shown`

@@ -37,7 +37,7 @@ def drawn_events(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any]) -> d
     columns = dict.fromkeys(raster.column for _, raster in row.rasters)
     found = {name: events_of(_value(metadata, name), name) for name in columns}
     if crop.cuts:
-        found |= {name: events_of(metadata[name], name) for name in _intervals(row) if metadata.get(name) is not None}
+        found |= {name: events_of(metadata[name], name) for name in intervals_of(row) if metadata.get(name) is not None}
     if not found:
         return {}
     if not crop.rate_hz:
@@ -47,8 +47,7 @@ def drawn_events(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any]) -> d
     if crop.cuts:
         found = {name: cut_events(events, *crop.span_seconds) for name, events in found.items()}
         metadata |= {name: events for name, events in found.items() if metadata.get(name) is not None}
-    start, stop = crop.span_seconds
-    return {name: raster.drawn(found[raster.column], round((stop - start) * raster.hz)) for name, raster in row.rasters}
+    return {name: raster.drawn(found[raster.column], _num_cells(crop, raster)) for name, raster in row.rasters}
 
 
 def padded_grids(
@@ -67,6 +66,11 @@ def padded_grids(
     return StackedField(values, origin, np.dtype(dtype).name, lengths)
 
 
+def _num_cells(crop: SampleCrop, raster: Raster) -> int:
+    """Cells of what is kept, from its frames: a difference of times would depend on where it begins."""
+    return round(crop.num_frames * raster.hz / crop.rate_hz)
+
+
 def _value(metadata: Mapping[str, Any], column: str) -> object:
     if column not in metadata:
         raise SampleError(
@@ -76,6 +80,7 @@ def _value(metadata: Mapping[str, Any], column: str) -> object:
     return metadata[column]
 
 
-def _intervals(row: BatchRow) -> list[str]:
+def intervals_of(row: BatchRow) -> list[str]:
+    """The joined columns whose events are cut with the row."""
     sets = () if row.columns is None else row.columns.sets
     return [spec.name for one in sets for spec in one.joined if spec.kind == _INTERVALS]

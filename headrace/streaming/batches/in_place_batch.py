@@ -260,7 +260,7 @@ def _window(crop: SampleCrop) -> FrameWindow:
     sample = crop.row.primary
     if sample.tensor is None or sample.audio():
         return crop.primary(sample.num_frames, sample.sample_rate_hz)
-    return crop.primary(sample.tensor.num_frames, sample.latent_rate_hz)
+    return crop.own(sample.tensor.num_frames)
 
 
 def _joined_window(crop: SampleCrop, number: int) -> FrameWindow:

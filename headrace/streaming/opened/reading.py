@@ -136,16 +136,21 @@ class StreamReaders:
         cache = self._caches[source.cache_folder]
         opened = source.opened
         primary = ShardAccess(opened.primary, source.config, cache, self.traffic)
-        joined = [
-            (ShardAccess(one, source.config, cache, self.traffic), outputs)
-            for one, outputs in opened.latents_that_are_read
-        ]
+        others = [ShardAccess(one, source.config, cache, self.traffic) for one in opened.joined]
+        joined = [pair for pair in zip(others, opened.joined_outputs, strict=True) if pair[1]]
+        measured = list(zip([primary, *others], opened.outputs, strict=True))
         primary.reads_parts = opened.fields is not None
         columns = ColumnReader(opened.columns, primary) if opened.columns else None
         own = frozenset(field.values for field in opened.outputs[0])
         chosen = None if opened.fields is None else ChosenFields(opened.fields, own)
         reader = StreamReader(
-            primary, joined, columns, chosen=chosen, outputs=opened.own_outputs, config=source.samples
+            primary,
+            joined,
+            columns,
+            chosen=chosen,
+            outputs=opened.own_outputs,
+            config=source.samples,
+            measured=measured,
         )
         reader.rasters = opened.rasters
         return reader

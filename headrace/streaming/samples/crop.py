@@ -81,6 +81,7 @@ class SampleCrop:
         self._crop = crop
         self.row = row
         self._epoch = epoch
+        self._clock = row.clock
         self.is_placed = False
         self._is_whole = True
         self._window: FrameWindow = (0, 0)
@@ -95,6 +96,11 @@ class SampleCrop:
     def first_frame(self) -> int:
         """The first kept frame. Call `primary` before."""
         return self._window[0]
+
+    @property
+    def num_frames(self) -> int:
+        """Number of kept frames. Call `primary` before."""
+        return self._window[1]
 
     @property
     def is_whole(self) -> bool:
@@ -118,27 +124,24 @@ class SampleCrop:
         return self._window[0] / self._rate_hz if self._rate_hz else math.nan
 
     def primary(self, num_frames: int, rate_hz: float, draw: int = 0) -> FrameWindow:
-        """The kept frames of the sample's audio, or of its latents if it has no audio.
+        """The kept frames of what the crop is measured in (`Clock`), which was read or whose facts are known.
 
         Args:
-            num_frames: stored frames.
-            rate_hz: frames per second; 0 if unknown.
+            num_frames: its stored frames.
+            rate_hz: its frames per second; 0 if unknown.
             draw: see `Crop.windows`.
 
         Raises:
             ConfigError: the rate is needed and unknown.
         """
-        if self.row.primary.is_choice:
-            self.is_placed = True
-            return self._choice(num_frames)
         self.is_placed, self._rate_hz, self._window = True, rate_hz, (0, num_frames)
         if (window := self.row.window) is not None:
             self._window = window.first, min(window.num_frames, num_frames - window.first)
             self._is_whole = self._window == (0, num_frames)
             return self._window
-        if not self._crop.config.crops or not self.row.primary.has_time_axis:
+        if not self._crop.config.crops or not self._clock.has_time_axis:
             return self._window
-        timed = [sample for sample in self.row.joined if sample is not None and sample.has_time_axis]
+        timed = [sample for sample in self._clock.others if sample is not None and sample.has_time_axis]
         if not rate_hz and (self._crop.config.crop_seconds is not None or timed):
             raise _no_rate(self.row.primary)
         facts = (np.array([num_frames]), np.array([rate_hz]), np.array([self.row.position]))
@@ -149,6 +152,36 @@ class SampleCrop:
             first = on_grid((first, count), self._pace(slowest), slowest.num_frames)
         self._window = first, count
         return self._window
+
+    def place(self) -> None:
+        """Place the crop by the facts of the indexes, because what it is measured in is not read.
+
+        Raises:
+            ConfigError: the index does not know the length, or not a rate that is needed.
+        """
+        if self._clock.num_frames < 0:
+            raise ConfigError(
+                f"{self.row.primary.called}: the index does not know its length, and latents and events are cut with "
+                "the audio: read the audio as well (fields=…), or leave the crop out"
+            )
+        self.primary(self._clock.num_frames, self._clock.rate_hz)
+
+    def own(self, num_latents: int) -> FrameWindow:
+        """The kept frames of the latents in the sample's own folder: of the output that is read first.
+
+        Args:
+            num_latents: stored latent frames.
+
+        Raises:
+            ConfigError: a rate is needed and unknown.
+        """
+        sample = self.row.primary
+        if sample.output == 0:
+            self.primary(num_latents, sample.latent_rate_hz)
+        else:
+            self.place()
+        is_measured = sample.output == 0 and not sample.is_choice
+        return self._window if is_measured else self._cut(sample, num_latents)
 
     def _choice(self, num_vectors: int) -> FrameWindow:
         """The vector that is drawn of a sample's. Sets of one column draw the same, because it depends on the row."""
@@ -165,7 +198,9 @@ class SampleCrop:
         Raises:
             ConfigError: their frame rate is unknown.
         """
-        sample = self.row.joined[number]
+        return self._cut(self.row.joined[number], num_latents)
+
+    def _cut(self, sample: StoredSample | None, num_latents: int) -> FrameWindow:
         if sample is not None and sample.is_choice:
             return self._choice(num_latents)
         if self._is_whole or sample is None or not sample.has_time_axis:
@@ -190,8 +225,7 @@ def frames_kept(config: SampleSettings, num_frames: Ints, rates_hz: NDArray[np.f
 def kept_share(index: ShardIndex, cut: SampleSettings | Windows) -> float:
     """Mean share of a shard's frames that a crop, or one window, keeps of a sample."""
     frames = np.maximum(index.lengths, 1)
-    rates = np.where(index.sample_rate_hz > 0, index.sample_rate_hz, index.latent_rate_hz)
-    kept = cut.frames(rates)[0] if isinstance(cut, Windows) else frames_kept(cut, frames, rates)
+    kept = cut.frames(index.rates_hz)[0] if isinstance(cut, Windows) else frames_kept(cut, frames, index.rates_hz)
     return float(np.minimum(kept, frames).sum() / frames.sum())
 
 

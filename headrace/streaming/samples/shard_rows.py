@@ -20,15 +20,7 @@ def opened_samples(  # noqa: PLR0913 - the last two are mostly left out
     output: int = 0,
 ) -> list[StoredSample]:
     """Some rows of one shard, which is opened, with one of their outputs."""
-    index = access.index(shard)
-    samples = _unopened_samples(access, shard, rows, output)
-    if index.audio_facts is not None:
-        for sample, row in zip(samples, rows, strict=True):
-            sample.audio_facts = index.audio_facts[row].tolist()
-    if index.rejections:
-        for sample in samples:
-            if sample.tensor is None and sample.span(sample.columns.latents) is None:
-                sample.rejection = index.rejections.get(sample.key, "")
+    samples = indexed_samples(access, shard, rows, output)
     if chosen is not None:
         for sample in samples:
             chosen.narrow(sample)
@@ -43,14 +35,21 @@ def opened_samples(  # noqa: PLR0913 - the last two are mostly left out
     return samples
 
 
-def _unopened_samples(access: ShardAccess, shard: int, rows: Sequence[int], output: int) -> list[StoredSample]:
+def indexed_samples(access: ShardAccess, shard: int, rows: Sequence[int], output: int = 0) -> list[StoredSample]:
     """Some rows of one shard, whose file is not opened yet, with one of their outputs."""
     index = access.index(shard)
     columns = field_columns(index.fields, index.audio_fields)
     samples = [_unopened_sample(access, shard, columns, row) for row in rows]
-    if not output and not (index.outputs and index.outputs[0].is_named):
-        return samples
-    return [_with_output(sample, output, row) for sample, row in zip(samples, rows, strict=True)]
+    if output or (index.outputs and index.outputs[0].is_named):
+        samples = [_with_output(sample, output, row) for sample, row in zip(samples, rows, strict=True)]
+    if index.audio_facts is not None:
+        for sample, row in zip(samples, rows, strict=True):
+            sample.audio_facts = index.audio_facts[row].tolist()
+    if index.rejections:
+        for sample in samples:
+            if sample.tensor is None and sample.span(sample.columns.latents) is None:
+                sample.rejection = index.rejections.get(sample.key, "")
+    return samples
 
 
 def _unopened_sample(access: ShardAccess, shard: int, columns: FieldColumns, row: int) -> StoredSample:
@@ -99,3 +98,9 @@ def joined_samples(
     rows = [row for row in found if row is not None]
     samples = iter(opened_samples(access, shard, rows, patient=patient, output=output))
     return [None if row is None else next(samples) for row in found]
+
+
+def lacks_time_axis(access: ShardAccess, shard: int) -> bool:
+    """Whether the first output of a folder of latents has no time, since no sample has more than one frame."""
+    # In a small shard, some samples without latents can make the frames fewer than the samples.
+    return not access.has_time_axis and not (access.index(shard).num_frames > 1).any()

@@ -314,6 +314,23 @@ class RowWindow(NamedTuple):
     length: int
 
 
+class Clock(NamedTuple):
+    """Length and rate of what windows and crops are measured in: audio, or else the first output of the latents.
+
+    Attributes:
+        num_frames: stored frames; -1 if unknown.
+        rate_hz: frames per second; 0 if unknown.
+        has_time_axis: whether a crop cuts it; False for vectors, and for latents that were rejected.
+        others: other latents of the sample, read or not, at least the slowest output of each folder: a crop begins
+            where a frame of the slowest of them does. None where a folder has none for the sample.
+    """
+
+    num_frames: int
+    rate_hz: float
+    has_time_axis: bool
+    others: tuple[StoredSample | None, ...]
+
+
 @dataclass(slots=True)
 class BatchRow:
     """One sample with its joined latents.
@@ -325,6 +342,7 @@ class BatchRow:
         columns: the columns that are joined to the sample; None without columns.
         window: the window of the sample that the row is; None for the whole sample.
         rasters: names of fields, and the grids of events that they are.
+        chosen_clock: the clock of a row of which only some fields are read.
     """
 
     primary: StoredSample
@@ -333,6 +351,13 @@ class BatchRow:
     columns: ColumnRow | None = None
     window: RowWindow | None = None
     rasters: Sequence[tuple[str, Raster]] = ()
+    chosen_clock: Clock | None = None
+
+    @property
+    def clock(self) -> Clock:
+        """Length and rate of what windows and crops are measured in, whichever fields are read."""
+        own, rate_hz = self.primary, self.primary.sample_rate_hz or self.primary.latent_rate_hz
+        return self.chosen_clock or Clock(own.num_frames, rate_hz, own.has_time_axis, self.joined)
 
     @property
     def stored(self) -> tuple[StoredSample | None, ...]:

@@ -16,9 +16,10 @@ from headrace.format.tars.tar_names import is_packed_tar
 from headrace.stores.concurrent_requests import map_on_threads
 from headrace.streaming.output_fields import OutputField, hidden_field
 from headrace.streaming.samples.chosen_fields import ChosenFields
+from headrace.streaming.samples.clocks import Clocks
 from headrace.streaming.samples.crop import kept_share
 from headrace.streaming.samples.local_latents import LocalShard, holds_only_latents
-from headrace.streaming.samples.shard_rows import joined_samples, opened_samples, with_outputs
+from headrace.streaming.samples.shard_rows import joined_samples, lacks_time_axis, opened_samples, with_outputs
 from headrace.streaming.samples.stored_sample import (
     BatchRow,
     RowWindow,
@@ -50,6 +51,7 @@ class StreamReader:
         chosen: ChosenFields | None = None,
         outputs: Sequence[OutputField] = (hidden_field(),),
         config: SampleSettings = SampleSettings(),  # noqa: B008 - frozen
+        measured: Sequence[tuple[ShardAccess, Sequence[OutputField]]] = (),
     ) -> None:
         """Open no shard yet.
 
@@ -60,6 +62,7 @@ class StreamReader:
             chosen: the fields of its samples that are read; None for all.
             outputs: the outputs of its own latents that are read; the first is that of its samples.
             config: how samples are cropped.
+            measured: of its own shards and each joined latents folder all outputs, read or not; given with `chosen`.
         """
         self.primary = primary
         self.joined = tuple(access for access, _ in joined)
@@ -76,7 +79,7 @@ class StreamReader:
         """Names of fields, and the grids of events that they are."""
         self._small_parts: dict[tuple[str, ...], bool] = {}
         self._partners = [partners(shards, _snapshot_shards(access)) for access in self.joined]
-        self._have_time_axis = [_snapshot_shards(access).has_time_axis for access in self.joined]
+        self._clocks = None if chosen is None else self._clocks_of(measured)
         is_plain = not joined and columns is None and chosen is None and len(outputs) == 1
         self._may_copy = is_plain and not isinstance(shards, WindowShards)
 
@@ -222,11 +225,19 @@ class StreamReader:
             columns: Iterable[ColumnRow | None] = (
                 repeat(None) if self.columns is None else self.columns.rows(shard, rows)
             )
-            for place, sample, others, values in zip(places, own, joined, columns, strict=False):
-                made[place] = BatchRow(sample, others, positions[place], values, windows[place], self.rasters)
+            clocks = repeat(None) if self._clocks is None else self._clocks.of(shard, rows)
+            for place, sample, others, values, clock in zip(places, own, joined, columns, clocks, strict=False):
+                made[place] = BatchRow(sample, others, positions[place], values, windows[place], self.rasters, clock)
 
         self._side_by_side(make, list(places_of))
         return [row for row in made if row is not None]
+
+    def _clocks_of(self, measured: Sequence[tuple[ShardAccess, Sequence[OutputField]]]) -> Clocks:
+        """The clocks; where no crop is moved to the frames of other latents, without those."""
+        (_, own), *joined = measured if self._config.crops else [(self.primary, ())]
+        shards = self.primary.shards.shards
+        found = [(access, outputs, partners(shards, _snapshot_shards(access))) for access, outputs in joined]
+        return Clocks(self.primary, own, found)
 
     def _windows_of(self, samples: NDArray[np.int64]) -> Sequence[RowWindow | None]:
         if (found := self.windows(samples)) is None:
@@ -299,8 +310,7 @@ class StreamReader:
                 columns += [[None] * len(own)] * len(fields)
                 continue
             first = joined_samples(access, partner, keys, patient=patient, output=fields[0].number)
-            # In a small shard, some samples without latents can make the frames fewer than the samples.
-            if not self._have_time_axis[place] and not (access.index(partner).num_frames > 1).any():
+            if fields[0].number == 0 and lacks_time_axis(access, partner):
                 for sample in first:
                     if sample is not None:
                         sample.has_time_axis = False

@@ -30,7 +30,7 @@ from headrace.streaming.cache.opened import BlobShard, FileShard, OpenShard, Sto
 from headrace.streaming.settings import FetchSettings
 from headrace.streaming.shards.foreign import IndexKeeper
 from headrace.streaming.shards.kept_indexes import load_index
-from headrace.streaming.shards.shard_set import IndexCache, ShardSet
+from headrace.streaming.shards.shard_set import IndexCache, ShardSet, SnapshotShards
 from headrace.streaming.stats import Traffic
 
 _FILES_KEPT = 256  # a few shuffle blocks
@@ -92,6 +92,12 @@ class ShardAccess:
                 widths = index.tensors[:, :, 3].max(0).tolist()
                 return [(width, output.dtype) for width, output in zip(widths, index.outputs, strict=True)]
         return []
+
+    @cached_property
+    def has_time_axis(self) -> bool:
+        """See `SnapshotShards.has_time_axis`; true for shards of which no table has the frames."""
+        shards = self.shards.shards
+        return not isinstance(shards, SnapshotShards) or shards.has_time_axis
 
     @property
     def is_named_by_content(self) -> bool:

@@ -110,15 +110,14 @@ class OpenedRemote:
         return self._wanted(self.outputs[0]) or self.outputs[0][:1]
 
     @property
-    def latents_that_are_read(self) -> list[tuple[ShardSet, tuple[OutputField, ...]]]:
-        """The shards of the joined latents that are wanted, and the outputs that are read of each."""
-        pairs = zip(self.joined, map(self._wanted, self.outputs[1:]), strict=True)
-        return [(joined, outputs) for joined, outputs in pairs if outputs]
+    def joined_outputs(self) -> tuple[tuple[OutputField, ...], ...]:
+        """The outputs that are read of each folder of joined latents; none of one that is not wanted."""
+        return tuple(map(self._wanted, self.outputs[1:]))
 
     @property
     def outputs_that_are_read(self) -> tuple[OutputField, ...]:
         """The outputs of the primary shards and of the joined latents that are wanted."""
-        return (*self.own_outputs, *(field for _, outputs in self.latents_that_are_read for field in outputs))
+        return (*self.own_outputs, *(field for outputs in self.joined_outputs for field in outputs))
 
     def _wanted(self, outputs: Sequence[OutputField]) -> tuple[OutputField, ...]:
         return tuple(field for field in outputs if self.fields is None or field.values in self.fields)

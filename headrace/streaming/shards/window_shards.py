@@ -176,8 +176,7 @@ class _ShardWindows:
     @classmethod
     def made(cls, index: ShardIndex, rows: Ints | None, windows: Windows) -> "_ShardWindows":
         rows = np.arange(len(index)) if rows is None else rows
-        rates = np.where(index.sample_rate_hz > 0, index.sample_rate_hz, index.latent_rate_hz)[rows]
-        frames = index.lengths[rows]
+        rates, frames = index.rates_hz[rows], index.lengths[rows]
         _check_known(index, rows, frames, rates)
         return cls(rows, frames, *windows.frames(rates), sample_starts(windows.counts(frames, rates)))
 
