@@ -97,12 +97,13 @@ class DatasetStores:
         places = self.metadata_places(config)
         files = [self._table(one.place, "metadata table", lambda file, shown: (file, shown), owner) for one in places]
         joined_by = source.path_column if own is None else str(source.columns.key)
+        form = source.table if own is None else source.table.without_types(own.schema)
         table = open_metadata_files(
             files,
             path_column=joined_by,
             text_columns=source.text_columns,
             owner=owner,
-            form=source.table,
+            form=form,
             may_lack_types=bool(source.sidecars),
         )
         return with_intervals(table if own is None else with_metadata(own, table, joined_by), source)

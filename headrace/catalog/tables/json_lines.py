@@ -11,6 +11,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,14 @@ class JsonLinesTable:
         return ((piece.drop(LINE), piece[LINE]) for piece in self.pieces)
 
 
-def read_json_lines(
-    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType] | None = None, unit: str = "line"
+def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of messages
+    file: Path,
+    name: str,
+    texts: Sequence[str],
+    types: Mapping[str, ColumnType] | None = None,
+    *,
+    unit: str = "line",
+    named: Callable[[int], str] | None = None,
 ) -> JsonLinesTable:
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
@@ -70,13 +77,14 @@ def read_json_lines(
         texts: columns that become text afterwards; numbers and booleans may be mixed with text there.
         types: column → the type that it gets afterwards, which its values must fit.
         unit: what messages call a line: `line`, or `row` if the lines are made from something else.
+        named: number of a line → its name in messages; None for unit and number.
 
     Raises:
         ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
             kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
-    seen = _seen(file, name, texts, types or {}, unit)
+    seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"))
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
@@ -222,7 +230,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType], unit: str) -> _Seen:
+def _seen(
+    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType], named: Callable[[int], str]
+) -> _Seen:
     """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
     The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
@@ -233,31 +243,35 @@ def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, Colum
         name: name of the file in error messages.
         texts: columns that become text in any case; numbers and booleans count as text there.
         types: column → its declared type.
-        unit: what messages call a line.
+        named: number of a line → its name in messages.
 
     Raises:
         ConfigError: see `read_json_lines`; the message names the lines.
     """
     texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
     seen = _Seen()
+
+    def place(number: int) -> str:
+        return f"{name}, {named(number)}"
+
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            row, found = _parsed_row(line, f"{name}, {unit} {number}", texts, types)
+            row, found = _parsed_row(line, partial(place, number), texts, types)
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
                 before, first = seen.kinds.setdefault(path, (kind, number))
                 if before != kind:
                     raise ConfigError(
-                        f"{name}: column {_shown(path)} is {before} in {unit} {first} and {kind} in {unit} "
-                        f"{number}; write all of its values as one kind, or null"
+                        f"{name}: column {_shown(path)} is {before} in {named(first)} and {kind} in {named(number)}; "
+                        f"write all of its values as one kind, or null{_way_out(path, {before, kind})}"
                     )
     return seen
 
 
 def _parsed_row(
-    line: bytes, place: str, texts: Sequence[str], types: Mapping[str, ColumnType]
+    line: bytes, place: Callable[[], str], texts: Sequence[str], types: Mapping[str, ColumnType]
 ) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], str]]]:
     """The object of a line, and path and kind of its values. Raises `ConfigError`, see `read_json_lines`."""
     try:
@@ -267,18 +281,18 @@ def _parsed_row(
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"{place}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
+            f"{place()}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
             "character; write the text again"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{place}: not valid JSON: {error}") from error
+        raise ConfigError(f"{place()}: not valid JSON: {error}") from error
     except RecursionError as error:
-        raise ConfigError(f"{place}: lists or objects are nested too deeply") from error
+        raise ConfigError(f"{place()}: lists or objects are nested too deeply") from error
     if found is None:
-        raise ConfigError(f"{place}: expected one JSON object per line, or an array of objects")
+        raise ConfigError(f"{place()}: expected one JSON object per line, or an array of objects")
     for column in types.keys() & row.keys():
         if not fits(row[column], types[column]):
-            raise misfit(place, column, row[column], types[column])
+            raise misfit(place(), column, row[column], types[column])
     return row, found
 
 
@@ -310,6 +324,14 @@ def _element_kinds(values: list[Any], above: tuple[str, ...]) -> list[tuple[tupl
         elif isinstance(value, list):
             found += _element_kinds(value, path)
     return found
+
+
+def _way_out(path: tuple[str, ...], kinds: set[str]) -> str:
+    """Way to keep values of these kinds as they are, as the end of a message; empty without one."""
+    if len(path) > 1 or kinds & {_KINDS[list], _KINDS[dict]}:
+        return ""
+    name = path[0] if path[0].isidentifier() else json.dumps(path[0], ensure_ascii=False)
+    return f", or declare that all are text, `types: {{{name}: text}}` of the table (source.table)"
 
 
 def _shown(path: tuple[str, ...]) -> str:

@@ -26,7 +26,7 @@ from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
 from headrace.path_templates import columns_of
 
-_TEXT_COLUMNS = ("path", "key")
+TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
 
@@ -198,7 +198,7 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
     Raises:
         ConfigError: also if the values of a column are of different kinds in two files.
     """
-    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
+    texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
     names = [f"metadata table {shown}" for _, shown in files]
     opened = [_opened(file, name, form, texts, owner) for (file, _), name in zip(files, names, strict=True)]
     tables = [NamedTable(name, one.table) for name, one in zip(names, opened, strict=True)]
@@ -207,9 +207,9 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
     if may_lack_types:
         form = form.model_copy(update={"types": {name: kind for name, kind in form.types.items() if name in types}})
     where = names[0] if len(files) == 1 else f"metadata table of {len(files)} files"
-    schema = _checked_schema(pl.Schema(types), where, texts, form)
+    schema = checked_schema(pl.Schema(types), where, texts, form.types)
     for column in columns_of(path_column):
-        _check_column(schema, where, column, "relative to source.uri")
+        check_column(schema, where, column, "relative to source.uri")
     typed = (TypedTable(schema, _read_as(one.table, types, free), one.owner) for one in opened)
     return TableFiles(schema, tuple(zip((TableFileName(shown) for _, shown in files), typed, strict=True)))
 
@@ -251,7 +251,7 @@ def read_keys(path: str | os.PathLike[str], shown: str | None = None, form: Tabl
     """Read the column `key` of a table, without empty cells. Arguments and errors are those of `open_metadata`."""
     name = f"table of keys {shown or path} (exclude)"
     table = _open(Path(path), name, form)
-    _check_column(table.schema, name, "key", "keys of samples")
+    check_column(table.schema, name, "key", "keys of samples")
     return frozenset().union(*(batch["key"].drop_nulls() for batch in table.batches())) - {""}
 
 
@@ -260,7 +260,7 @@ def in_memory(table: MetadataTable) -> pl.DataFrame:
     return pl.concat([table.schema.to_frame(), *table.batches()], rechunk=True)
 
 
-def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
+def check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
     """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
     if column not in schema:
         found = ", ".join(schema) or "none"
@@ -269,9 +269,9 @@ def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> No
 
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
-    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
+    texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *others)))
     table = _opened(file, name, form, texts, owner)
-    return replace(table, schema=_checked_schema(table.schema, name, texts, form))
+    return replace(table, schema=checked_schema(table.schema, name, texts, form.types))
 
 
 def _opened(file: Path, name: str, form: TableConfig, texts: tuple[str, ...], owner: object) -> TypedTable:
@@ -312,11 +312,11 @@ def _format_of(file: Path, form: TableConfig) -> TableFormat | None:
     return _EXTENSIONS.get(plain_name.suffix.lower(), TableFormat.CSV if is_of_text else None)
 
 
-def _checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], form: TableConfig) -> pl.Schema:
+def checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], types: Mapping[str, ColumnType]) -> pl.Schema:
     """The types that the columns of a table get. Raises `ConfigError`."""
-    if lacking := [column for column in form.types if column not in schema]:
+    if lacking := [column for column in types if column not in schema]:
         raise ConfigError(f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
-    return _stored_types(schema, name, texts, form.types)
+    return _stored_types(schema, name, texts, types)
 
 
 def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
@@ -327,7 +327,7 @@ def _read_json_lines(file: Path, name: str, texts: tuple[str, ...], form: TableC
     if (array := array_as_lines(file, name)) is None:
         return read_json_lines(file, name, texts, form.types)
     with array as lines:
-        return read_json_lines(Path(lines.name), name, texts, form.types, "row")
+        return read_json_lines(Path(lines.name), name, texts, form.types, unit="row")
 
 
 def _open_parquet(file: Path, name: str, _texts: tuple[str, ...], form: TableConfig) -> MetadataTable:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
 from headrace.source_kinds import SourceKind
-from headrace.sources.corpus_rows import LEFT_OUT, own_columns
+from headrace.sources.corpus_rows import LEFT_OUT, ROW_PLACE, own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import (
@@ -62,8 +62,8 @@ class NemoItems:
     def items(self) -> Iterator[Item]:
         """See `Items.items`. With tars, members that no row names are listed, too."""
         left_out, tars = set(), dict.fromkeys(tar for found in self._tars.values() for tar in found.values())
-        for _, named, is_chosen in self._rows():
-            if not is_chosen:
+        for _, named, place in self._rows():
+            if not place:
                 left_out.add(named.path)
             elif not named.member:
                 yield Item(named.path, named.file)
@@ -80,9 +80,9 @@ class NemoItems:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`."""
-        for content, named, is_chosen in self._rows():
-            if is_chosen:
-                yield {"path": named.path, **own_columns(content, ("path",))}
+        for content, named, place in self._rows():
+            if place:
+                yield {ROW_PLACE: place, "path": named.path, **own_columns(content, ("path",))}
             else:
                 yield LEFT_OUT
 
@@ -95,8 +95,8 @@ class NemoItems:
         """Folder of a manifest → number → tar."""
         return {folder: _tars_of(folder) for folder in map(folder_of, self.manifests)}
 
-    def _rows(self) -> Iterator[tuple[dict[str, Any], _Named, bool]]:
-        """Each row, what it names, and whether it is not to be skipped."""
+    def _rows(self) -> Iterator[tuple[dict[str, Any], _Named, str]]:
+        """Each row, what it names, and its line and file; nothing for one that is to be skipped."""
         for manifest in self.manifests:
             match = _SHARDED.fullmatch(manifest.rpartition("/")[2])
             number = int(match[1]) if match else None
@@ -107,7 +107,7 @@ class NemoItems:
                 yield (
                     content,
                     self._named(folder_of(manifest), name, content.get("shard_id", number)),
-                    _is_chosen(content),
+                    f"line {line} of {manifest}" if _is_chosen(content) else "",
                 )
 
     def _named(self, folder: str, name: str, number: object) -> _Named:
