@@ -105,6 +105,7 @@ class DatasetStores:
             owner=owner,
             form=form,
             may_lack_types=bool(source.sidecars),
+            mixed_columns=[name for name in [source.columns.channel] if name is not None],
         )
         return with_intervals(table if own is None else with_metadata(own, table, joined_by), source)
 

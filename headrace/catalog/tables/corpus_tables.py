@@ -214,7 +214,9 @@ def _read_rows(file: Path, shown: str, source: SourceConfig, types: Mapping[str,
     """The rows in a file of JSON Lines. See `open_rows`."""
     paths = columns_of(source.path_column)
     texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *paths, *source.text_columns, "id")))
-    table = read_json_lines(file, shown, (*texts, ROW_PLACE), types, named=partial(_named, file, paths))
+    mixed = [name for name in [source.columns.channel] if name is not None]
+    named = partial(_named, file, paths)
+    table = read_json_lines(file, shown, (*texts, ROW_PLACE), types, named=named, mixed=mixed)
     schema = pl.Schema({name: dtype for name, dtype in table.schema.items() if name != ROW_PLACE})
     for column in paths:
         check_column(schema, shown, column, "relative to source.uri")

@@ -9,7 +9,7 @@ import io
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -65,6 +65,7 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     *,
     unit: str = "line",
     named: Callable[[int], str] | None = None,
+    mixed: Collection[str] = (),
 ) -> JsonLinesTable:
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
@@ -78,17 +79,20 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
         types: column → the type that it gets afterwards, which its values must fit.
         unit: what messages call a line: `line`, or `row` if the lines are made from something else.
         named: number of a line → its name in messages; None for unit and number.
+        mixed: columns whose values may have several kinds; then they become text, which is JSON for what is no text.
 
     Raises:
         ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
             kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
-    seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"))
+    seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"), mixed)
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
-        schema, pieces = _parsed(file, has_empty_objects=seen.has_empty_objects())
+        several = seen.of_several_kinds
+        is_plain = not several and not seen.has_empty_objects()
+        schema, pieces = _parsed(file) if is_plain else _parsed_by_python(file, several)
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
     # polars orders more than 32 names by a random hash: in each process differently.
@@ -102,14 +106,13 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     return JsonLinesTable(ordered, kept, unit)
 
 
-def _parsed(file: Path, *, has_empty_objects: bool) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """Types of the columns, and the table in pieces."""
-    if not has_empty_objects:
-        with contextlib.suppress(pl.exceptions.PolarsError):
-            schema, pieces = _inferred(file), PartTables()
-            for lines in _in_pieces(file):
-                pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
-            return schema, pieces
+    with contextlib.suppress(pl.exceptions.PolarsError):
+        schema, pieces = _inferred(file), PartTables()
+        for lines in _in_pieces(file):
+            pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
+        return schema, pieces
     return _parsed_by_python(file)
 
 
@@ -134,16 +137,16 @@ def _in_pieces(file: Path) -> Iterator[list[bytes]]:
         yield piece
 
 
-def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed_by_python(file: Path, texts: Collection[str] = ()) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
-    the JSON of a sample.
+    the JSON of a sample. Values of the columns `texts` become text.
     """
     special: set[str] = set()
     with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines)
+            text, cells = _without_special(lines, texts)
             special.update(cells)
             plain.write(text)
         plain.flush()
@@ -152,7 +155,7 @@ def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
 
     def pieces() -> Iterator[pl.DataFrame]:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines)
+            text, cells = _without_special(lines, texts)
             table = pl.read_ndjson(io.BytesIO(text), schema=schema)
             yield table.with_columns(
                 table[name].cast(pl.Float64).scatter(list(cells.get(name, {})), list(cells.get(name, {}).values()))
@@ -162,16 +165,21 @@ def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     return pl.Schema(schema | dict.fromkeys(floats, pl.Float64())), pieces()
 
 
-def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int, float]]]:
+def _without_special(lines: Iterable[bytes], texts: Collection[str]) -> tuple[bytes, dict[str, dict[int, float]]]:
     """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
         row = json_value(line)
+        row |= {column: _as_text(row[column]) for column in texts if column in row}
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
         text.write(json.dumps({column: plain(value) for column, value in row.items()}).encode() + b"\n")
     return text.getvalue(), special
+
+
+def _as_text(value: Any) -> str | None:  # noqa: ANN401 - any value of JSON
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -200,10 +208,12 @@ class _Seen:
     Attributes:
         columns: names of the columns, in the order in which they first appear.
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
+        of_several_kinds: columns whose values have several kinds, which they may.
     """
 
     columns: dict[str, None] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
+    of_several_kinds: set[str] = field(default_factory=set)
 
     def has_empty_objects(self) -> bool:
         """Whether a place has objects without any name, in every row."""
@@ -230,8 +240,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _seen(
-    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType], named: Callable[[int], str]
+def _seen(  # noqa: PLR0913, PLR0917 - as above
+    file: Path,
+    name: str,
+    texts: Sequence[str],
+    types: Mapping[str, ColumnType],
+    named: Callable[[int], str],
+    mixed: Collection[str],
 ) -> _Seen:
     """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
@@ -244,6 +259,7 @@ def _seen(
         texts: columns that become text in any case; numbers and booleans count as text there.
         types: column → its declared type.
         named: number of a line → its name in messages.
+        mixed: see `read_json_lines`.
 
     Raises:
         ConfigError: see `read_json_lines`; the message names the lines.
@@ -262,7 +278,9 @@ def _seen(
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
                 before, first = seen.kinds.setdefault(path, (kind, number))
-                if before != kind:
+                if before != kind and path[0] in mixed:
+                    seen.of_several_kinds.add(path[0])
+                elif before != kind:
                     raise ConfigError(
                         f"{name}: column {_shown(path)} is {before} in {named(first)} and {kind} in {named(number)}; "
                         f"write all of its values as one kind, or null{_way_out(path, {before, kind})}"

@@ -19,7 +19,7 @@ from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimit
 from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_arrays import array_as_lines
 from headrace.catalog.tables.json_lines import in_order, read_json_lines
-from headrace.catalog.tables.one_schema import NamedTable, common_types
+from headrace.catalog.tables.one_schema import NamedTable, common_types, has_several_kinds
 from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
@@ -52,6 +52,19 @@ class MetadataTable(Protocol):
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    """Columns of text.
+
+    Attributes:
+        always: they become text, whatever their values are.
+        if_mixed: they become text if their values have several kinds, such as the numbers and lists of channels.
+    """
+
+    always: tuple[str, ...]
+    if_mixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,7 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
     owner: object = None,
     form: TableConfig = STANDARD,
     may_lack_types: bool = False,
+    mixed_columns: Sequence[str] = (),
 ) -> MetadataTable:
     """Open a metadata table of one or more files. Types, errors and other arguments are those of `open_metadata`.
 
@@ -194,16 +208,19 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
         owner: see `TypedTable`.
         form: how each file is read, and types of columns.
         may_lack_types: whether columns with a declared type may be of sidecars instead.
+        mixed_columns: columns that are text if their values have several kinds.
 
     Raises:
         ConfigError: also if the values of a column are of different kinds in two files.
     """
     texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
     names = [f"metadata table {shown}" for _, shown in files]
-    opened = [_opened(file, name, form, texts, owner) for (file, _), name in zip(files, names, strict=True)]
+    columns = TextColumns(texts, tuple(mixed_columns))
+    opened = [_opened(file, name, form, columns, owner) for (file, _), name in zip(files, names, strict=True)]
     tables = [NamedTable(name, one.table) for name, one in zip(names, opened, strict=True)]
     free = {*texts, *(name for name, kind in form.types.items() if kind in DTYPES)}
-    types = common_types(tables, free)
+    mixed = [column for column in mixed_columns if has_several_kinds(column, tables)]
+    types = common_types(tables, free.union(mixed)) | dict.fromkeys(mixed, pl.String())
     if may_lack_types:
         form = form.model_copy(update={"types": {name: kind for name, kind in form.types.items() if name in types}})
     where = names[0] if len(files) == 1 else f"metadata table of {len(files)} files"
@@ -270,11 +287,11 @@ def check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> Non
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
     texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *others)))
-    table = _opened(file, name, form, texts, owner)
+    table = _opened(file, name, form, TextColumns(texts), owner)
     return replace(table, schema=checked_schema(table.schema, name, texts, form.types))
 
 
-def _opened(file: Path, name: str, form: TableConfig, texts: tuple[str, ...], owner: object) -> TypedTable:
+def _opened(file: Path, name: str, form: TableConfig, texts: TextColumns, owner: object) -> TypedTable:
     """The table of a file with the types that it has there, which are not those of the columns yet."""
     kind = form.format or _format_of(file, form)
     if kind is None:
@@ -319,18 +336,19 @@ def checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], types: Ma
     return _stored_types(schema, name, texts, types)
 
 
-def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
-    return read_delimited(file, name, texts, Dialect(form.delimiter or default, form.quotes, form.header), form.types)
+def _read_delimited(file: Path, name: str, texts: TextColumns, form: TableConfig, default: str) -> MetadataTable:
+    dialect = Dialect(form.delimiter or default, form.quotes, form.header)
+    return read_delimited(file, name, texts.always, dialect, form.types)
 
 
-def _read_json_lines(file: Path, name: str, texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
+def _read_json_lines(file: Path, name: str, texts: TextColumns, form: TableConfig) -> MetadataTable:
     if (array := array_as_lines(file, name)) is None:
-        return read_json_lines(file, name, texts, form.types)
+        return read_json_lines(file, name, texts.always, form.types, mixed=texts.if_mixed)
     with array as lines:
-        return read_json_lines(Path(lines.name), name, texts, form.types, unit="row")
+        return read_json_lines(Path(lines.name), name, texts.always, form.types, unit="row", mixed=texts.if_mixed)
 
 
-def _open_parquet(file: Path, name: str, _texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
+def _open_parquet(file: Path, name: str, _texts: TextColumns, form: TableConfig) -> MetadataTable:
     try:
         schema = pl.Schema(pl.read_parquet_schema(file))
         schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
@@ -371,7 +389,7 @@ def _why_no_file(path: Path) -> str:
     return "there is no such file"
 
 
-_Reader = Callable[[Path, str, tuple[str, ...], TableConfig], MetadataTable]
+_Reader = Callable[[Path, str, TextColumns, TableConfig], MetadataTable]
 
 _READERS: dict[TableFormat, _Reader] = {
     TableFormat.CSV: partial(_read_delimited, default=","),
