@@ -49,6 +49,15 @@ def test_a_column_with_a_name_that_is_taken_keeps_its_values():
     assert own_columns({"path": 1, "headrace": 2, "x": 3}, ["path"]) == {"own_path": 1, "own_headrace": 2, "x": 3}
 
 
+@pytest.mark.parametrize("taken", [(), ("id",), ("id", "path"), ("path", "own_path", "id"), ("own_own_id", "id")])
+def test_no_two_names_become_one_nor_one_that_is_taken(taken):
+    names = [f"{'own_' * count}{name}" for name in ("id", "path", "headrace", "x") for count in range(4)]
+    found = own_columns({name: name for name in names}, taken)
+    assert len(found) == len(names)
+    assert not found.keys() & {*taken, "headrace"}
+    assert all(own_columns({name: 1}, taken).keys() <= found.keys() for name in names)  # the same in each row
+
+
 def test_metadata_adds_columns_by_key_and_its_unknown_keys_are_rejected(kaldi):
     (kaldi / "more.csv").write_text("id,snr\nb,7\nc,8\n")
     found = build(kaldi, {"kind": "kaldi", "uri": "data", "metadata": "more.csv"})
