@@ -350,7 +350,7 @@ def _read_json_lines(file: Path, name: str, texts: TextColumns, form: TableConfi
 
 def _open_parquet(file: Path, name: str, _texts: TextColumns, form: TableConfig) -> MetadataTable:
     try:
-        schema = pl.Schema(pl.read_parquet_schema(file))
+        schema = pl.scan_parquet(file, glob=False).collect_schema()
         schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error

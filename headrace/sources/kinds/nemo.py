@@ -21,6 +21,7 @@ from headrace.sources.named_files import (
     files_in,
     files_of,
     folder_of,
+    is_one_pattern,
     joined,
     relative,
     root_of,
@@ -147,8 +148,9 @@ def _tars_of(folder: str) -> dict[int, str]:
 
 def _manifests(uri: str) -> list[str]:
     """The manifests that `source.uri` names. In a tarred folder, the one of all tars or those of each tar."""
-    if stamp_of_file(absolute(uri)) is None and not files_in(absolute(uri)) and "*" not in uri:
-        uri = _CLOSING.sub("}", _OPENING.sub("{", uri))
+    folder, slash, last = uri.rpartition("/") if is_one_pattern(absolute(uri)) else ("", "", uri)
+    if stamp_of_file(absolute(uri)) is None and not files_in(absolute(uri)) and "*" not in last:
+        uri = folder + slash + _CLOSING.sub("}", _OPENING.sub("{", last))
     folder = absolute(uri)
     if stamp_of_file(f"{folder}/{_ALL}") is not None:
         return [f"{folder}/{_ALL}"]
