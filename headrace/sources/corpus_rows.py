@@ -17,8 +17,8 @@ class CorpusRows:
     """The rows of a corpus, each a sample.
 
     A row has values of JSON by the names of columns: `path`, which the listing has too, `id` if the corpus has names
-    for its samples, `start` and `end` or `duration` (seconds) for a span, and any others; and perhaps `ROW_PLACE`. A
-    row that the corpus itself skips is `LEFT_OUT`.
+    for its samples, `start` and `end` or `duration` (seconds) for a span, and any others; and perhaps
+    `headrace.source_kinds.ROW_PLACE`. A row that the corpus itself skips is `LEFT_OUT`.
 
     Attributes:
         read: reads the rows, in the order of the corpus, as often as needed. Raises `ConfigError`, which names the file
@@ -30,10 +30,6 @@ class CorpusRows:
     read: Callable[[], Iterator[Mapping[str, Any]]]
     stamps: Callable[[], Mapping[str, FileStamp | None]]
 
-
-ROW_PLACE = "\0place"
-"""Name under which a row may say where it is, for messages: `line 7 of FILE`. It is not a column. A row without it is
-named by its path and id."""
 
 LEFT_OUT: Mapping[str, Any] = MappingProxyType({})
 """A row that the corpus itself says to leave out: it is counted, and no reject."""

@@ -27,8 +27,7 @@ from headrace.config.source import SourceConfig
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
 from headrace.path_templates import columns_of
-from headrace.source_kinds import source_kind
-from headrace.sources.corpus_rows import ROW_PLACE
+from headrace.source_kinds import ROW_PLACE, source_kind
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_ROWS = 10_000

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.source_kinds import SourceKind
-from headrace.sources.corpus_rows import LEFT_OUT, ROW_PLACE, own_columns
+from headrace.source_kinds import ROW_PLACE, SourceKind
+from headrace.sources.corpus_rows import LEFT_OUT, own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import (

@@ -8,7 +8,8 @@ from headrace.catalog.tables.corpus_tables import open_rows
 from headrace.catalog.tables.metadata_files import in_memory
 from headrace.config.source import SourceConfig
 from headrace.errors import ConfigError
-from headrace.sources.corpus_rows import LEFT_OUT, ROW_PLACE, own_columns
+from headrace.source_kinds import ROW_PLACE
+from headrace.sources.corpus_rows import LEFT_OUT, own_columns
 from tests.support.corpora import build, write_sound
 
 KALDI = SourceConfig(uri="x", kind="kaldi")
