@@ -20,6 +20,10 @@ FILES = "files"
 GROUP = "headrace.sources"
 """The group of entry points."""
 
+ROW_PLACE = "\0place"
+"""Name under which a row of a corpus may say where it is, for messages: `line 7 of FILE`. It is not a column. A row
+without it is named by its path and id."""
+
 _OWN = {
     FILES: "headrace.sources.sources:FILES_KIND",
     "headrace": "headrace.sources.kinds.output:KIND",

@@ -14,6 +14,7 @@ _SHARDED = re.compile(r"(.*/)?(?:sharded_manifests/manifest[^/]*_\d+[^/]*\.json|
 _SHAR_CUTS = re.compile(r"(?:.*/)?cuts\.\d+\.jsonl\.gz")
 _TFRECORD = re.compile(r"(?:.*/)?[^/]*\.tf_?records?(?:-\d+-of-\d+)?(?:\.gz)?")
 _JSON_LINES = (".json", ".jsonl", ".json.gz", ".jsonl.gz", ".jsonl.zst")
+_IN_PATTERNS = re.compile(r"[,{}]")
 _MOST_HEADS = 50
 
 
@@ -61,6 +62,7 @@ def nemo(files: FileList) -> Layout | None:
 
 def lhotse(files: FileList) -> Layout | None:
     """Manifests of Lhotse: Shar, cuts, or recordings with supervisions."""
+    source: dict[str, Any]
     if shar := [name for name in files.names if _SHAR_CUTS.fullmatch(name)]:
         folder = folder_of(shar[0])
         source = {"kind": "lhotse", "uri": f"{place(files, folder)}/cuts.*.jsonl.gz"}
@@ -71,6 +73,8 @@ def lhotse(files: FileList) -> Layout | None:
     if not any(form in {"cuts", "recordings"} for _, form in forms):
         return None
     source = {"kind": "lhotse", "uri": _list(files, tables)}
+    if not cuts and all(form != "supervisions" for _, form in forms):
+        source["options"] = {"supervisions": "columns"}
     name = "cuts" if cuts else "recordings and supervisions"
     return Layout(f"Lhotse {name}", source, (*tables, *AUDIO_PATTERNS), group_by="speaker")
 
@@ -81,7 +85,7 @@ def parquet(files: FileList) -> Layout | None:
 
     def has_audio(name: str) -> bool:
         try:
-            types = pl.read_parquet_schema(files.root / name).values()
+            types = pl.scan_parquet(files.root / name, glob=False).collect_schema().dtypes()
         except (OSError, pl.exceptions.PolarsError):
             return False
         return any({field.name for field in getattr(kind, "fields", ())} >= {"bytes", "path"} for kind in types)
@@ -180,6 +184,10 @@ def place(files: FileList, name: str) -> str:
 
 
 def _list(files: FileList, names: Sequence[str]) -> str:
+    """One text for several files: with braces where the name of their folder has characters of patterns."""
+    folders = {place(files, folder_of(name)) for name in names}
+    if len(names) > 1 and len(folders) == 1 and any(map(_IN_PATTERNS.search, folders)):
+        return f"{folders.pop()}/{{{','.join(name.rpartition('/')[2] for name in names)}}}"
     return ",".join(place(files, name) for name in names)
 
 

@@ -24,7 +24,7 @@ from headrace.source_kinds import FILES
 from headrace.sources.bucket_source import BucketSource, stamp_of
 from headrace.sources.late_source import LateSource
 from headrace.sources.listing import FileStamp
-from headrace.sources.named_files import pieces
+from headrace.sources.named_files import is_one_pattern, pieces
 from headrace.sources.sources import Corpus, corpus_of
 from headrace.sources.table_places import TablePlace, table_places
 from headrace.stores.file_urls import is_file_url, path_of_file_url
@@ -79,7 +79,8 @@ class DatasetStores:
     def _resolved_source(self, source: SourceConfig) -> str:
         """`source.uri`, which some kinds take as several paths with commas between them."""
         whole = self.resolve(source.uri)
-        if source.kind == FILES or "," not in source.uri or "://" in whole or Path(whole).exists():
+        is_one = "," not in source.uri or "://" in whole or Path(whole).exists() or is_one_pattern(whole)
+        if source.kind == FILES or is_one:
             return whole
         return ",".join(self.resolve(part) for part in pieces(source.uri))
 
@@ -97,13 +98,15 @@ class DatasetStores:
         places = self.metadata_places(config)
         files = [self._table(one.place, "metadata table", lambda file, shown: (file, shown), owner) for one in places]
         joined_by = source.path_column if own is None else str(source.columns.key)
+        form = source.table if own is None else source.table.without_types(own.schema)
         table = open_metadata_files(
             files,
             path_column=joined_by,
             text_columns=source.text_columns,
             owner=owner,
-            form=source.table,
+            form=form,
             may_lack_types=bool(source.sidecars),
+            mixed_columns=[name for name in [source.columns.channel] if name is not None],
         )
         return with_intervals(table if own is None else with_metadata(own, table, joined_by), source)
 

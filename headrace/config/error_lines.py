@@ -32,6 +32,8 @@ def error_line(fault: Any, root: type[BaseModel], content: Mapping[str, object])
     where = _where(location, content)
     if fault["type"] == "extra_forbidden":
         known = _known_keys(root, location[:-1])
+        if not known:
+            return f"{where}: unknown key; there are no keys here, remove it"
         close = difflib.get_close_matches(str(location[-1]), known, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         return f"{where}: unknown key; {hint}the keys here are {', '.join(known)}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
-from headrace.audio_names import check_audio_field
+from headrace.audio_names import AUDIO_EXTENSIONS, check_audio_field
 from headrace.config.error_lines import error_line
 from headrace.config.section import Section, Uri, checked_object, checked_uri
 from headrace.config.tables import ColumnType, TableConfig, TableFile, checked_table
@@ -63,6 +63,7 @@ class JsonContent(StrEnum):
     """The provenance only: a change of the metadata writes no tar again."""
 
 
+_OTHER_AUDIO = ("oga", "sph", "mp4", "webm", "wma", "aac")
 _OF_FILES = ("digests", "follow_links", "ignore", "path_columns", "sidecars")
 """Keys that are about the files of a folder or bucket."""
 
@@ -108,6 +109,8 @@ def _checked_extensions(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not re.fullmatch(r"[^./*?\[]+(\.[^./*?\[]+)*", name):
             raise ValueError(f"expected extensions without the dot, such as json or txt; found {name!r}")
+        if name.lower().rpartition(".")[2] in (*AUDIO_EXTENSIONS, *_OTHER_AUDIO):
+            raise ValueError(f"{name!r} is an extension of audio, so each recording would be a sidecar; take it out")
     if len({name.lower() for name in names}) < len(names):
         raise ValueError("an extension is there twice")
     return names
@@ -316,8 +319,9 @@ def _checked_options(name: str, kind: SourceKind, options: object) -> object:
     try:
         return kind.options.model_validate(options)
     except ValidationError as error:
+        has = "" if kind.options.model_fields else ", which has no options"
         faults = (error_line(fault, kind.options, options) for fault in error.errors())
-        raise ValueError("; ".join(f"options.{fault} (kind: {name})" for fault in faults)) from error
+        raise ValueError("; ".join(f"options.{fault} (kind: {name}{has})" for fault in faults)) from error
 
 
 def _checked_exclude(value: object) -> object:

@@ -1,6 +1,6 @@
 """The keys that say how a table of the user is read: those of `source.table`, also beside the `uri` of other tables."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import Annotated, Self
 
@@ -63,6 +63,11 @@ class TableConfig(Section):
     quotes: Quotes = Quotes.STANDARD
     header: Annotated[tuple[_ColumnName, ...], Field(min_length=1)] | None = None
     types: dict[_ColumnName, ColumnType] = Field(default_factory=dict)
+
+    def without_types(self, columns: Container[str]) -> Self:
+        """The section without the types of these columns, which another table has."""
+        types = {name: kind for name, kind in self.types.items() if name not in columns}
+        return self.model_copy(update={"types": types})
 
     @model_validator(mode="after")
     def _is_of_text(self) -> Self:

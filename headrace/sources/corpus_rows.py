@@ -1,5 +1,6 @@
 """`CorpusRows`: the rows that a corpus itself has, and the files that they are read from."""
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -7,14 +8,17 @@ from typing import Any
 
 from headrace.sources.listing import FileStamp
 
+_OWN = "own_"
+_KEPT = 64
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusRows:
     """The rows of a corpus, each a sample.
 
-    A row has values of JSON by the names of columns: `path`, which the listing has too, and any others. Which of them
-    are the key, the span (seconds) and the channel, `SourceKind.columns` says. A row that the corpus itself skips is
-    `LEFT_OUT`.
+    A row has values of JSON by the names of columns: `path`, which the listing has too, perhaps
+    `headrace.source_kinds.ROW_PLACE`, and any others. Which of them are the key, the span (seconds) and the channel,
+    `SourceKind.columns` says. A row that the corpus itself skips is `LEFT_OUT`.
 
     Attributes:
         read: reads the rows, in the order of the corpus, as often as needed. Raises `ConfigError`, which names the file
@@ -32,9 +36,27 @@ LEFT_OUT: Mapping[str, Any] = MappingProxyType({})
 
 
 def own_columns(content: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
-    """The columns of a row; one with a name that is taken gets `own_` before it, so that no value is lost.
+    """The columns of a row; a name that is taken gets `own_` before it, and so does such a name itself.
 
-    >>> own_columns({"path": "x", "text": "hello"}, ["path"])
-    {'own_path': 'x', 'text': 'hello'}
+    So no value is lost, and a name becomes the same one in all rows.
+
+    >>> own_columns({"path": "x", "own_path": "y", "text": "hello"}, ["path"])
+    {'own_path': 'x', 'own_own_path': 'y', 'text': 'hello'}
     """
-    return {f"own_{name}" if name in taken or name == "headrace" else name: value for name, value in content.items()}
+    befores = _befores(tuple(taken))
+    return {befores.get(_bare(name), "") + name: value for name, value in content.items()}
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _befores(taken: tuple[str, ...]) -> dict[str, str]:
+    """Name that is taken, without `own_` → what is put before it, so that the result is not taken."""
+    found = {"headrace": _OWN}
+    for name in sorted(taken, key=len):
+        found[_bare(name)] = name.removesuffix(_bare(name)) + _OWN
+    return found
+
+
+def _bare(name: str) -> str:
+    while name.startswith(_OWN):
+        name = name.removeprefix(_OWN)
+    return name

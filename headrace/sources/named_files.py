@@ -154,7 +154,11 @@ def files_of(uri: str, extensions: tuple[str, ...]) -> list[str]:
     if not is_url(whole) and Path(whole).exists():
         found = [whole] if Path(whole).is_file() else _with(files_in(whole), extensions)
     else:
-        parts = [part for piece in pieces(uri) for part in expand_braces(absolute(piece))]
+        parts = (
+            _expanded(whole)
+            if is_one_pattern(whole)
+            else [part for piece in pieces(uri) for part in expand_braces(absolute(piece))]
+        )
         found = [file for part in parts for file in _matching(part, extensions)]
     if not found:
         raise ConfigError(f"source.uri {uri}: there is no file ending in {', '.join(extensions)}")
@@ -168,6 +172,18 @@ def pieces(uri: str) -> list[str]:
     ['a.json', 'b_{0,1}.json']
     """
     return [piece for piece in _COMMA.split(uri) if piece]
+
+
+def is_one_pattern(whole: str) -> bool:
+    """Whether an absolute path is one pattern, below a folder whose name may have any characters."""
+    folder, _, last = whole.rpartition("/")
+    return not is_url(whole) and len(pieces(last)) == 1 and Path(folder).is_dir()
+
+
+def _expanded(whole: str) -> list[str]:
+    """The paths that a pattern means whose folder is meant as it is written."""
+    folder, _, last = whole.rpartition("/")
+    return [f"{folder}/{name}" for name in expand_braces(last)]
 
 
 def root_of(uri: str, files: Sequence[str]) -> str:

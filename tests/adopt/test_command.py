@@ -8,8 +8,11 @@ import pytest
 
 from headrace import StreamingDataset
 from headrace.adopt.command import adopt
+from headrace.catalog.tables.metadata_files import in_memory
 from headrace.config.dataset import load_config
 from headrace.errors import ConfigError
+from headrace.sources.sources import open_corpus
+from headrace_dagster.resources.storage import StorageResource
 from tests.support import layouts
 from tests.support.corpora import NUM_UTTERANCES, text
 from tests.support.instances import memory_instance
@@ -42,6 +45,38 @@ def test_a_layout_is_recognised_and_its_first_samples_are_read(write, name, tmp_
         assert len(texts) == 5
         assert texts <= TEXTS
     assert contents(root) == before
+
+
+def lhotse_recordings(root):
+    layouts.lhotse(root)
+    (root / "x_supervisions_all.jsonl.gz").unlink()
+
+
+ODD = ("a,b", "x{0..1}", "y{a,b}", "z[ab]", "a b", "c#d", "e%20f", "st*r?", "q'u\"o")
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("write", [*layouts.LAYOUTS, lhotse_recordings], ids=lambda one: one.__name__)
+def test_a_folder_may_have_any_name(write, odd, tmp_path, capsys):
+    root = tmp_path / odd / "corpus"
+    write(root)
+    found = adopted(root, tmp_path, capsys)
+    assert (found["faults"], len(found["samples"])) == ([], 5)
+    config = load_config(tmp_path / "mine.yaml")
+    storage = StorageResource(root=str(tmp_path))  # as a build opens them
+    assert sum(len(chunk.path) for chunk in storage.source(config).list())
+    table = storage.metadata(config)
+    assert table is None or in_memory(table).height
+
+
+def test_recordings_without_supervisions_are_adopted_as_samples_and_a_build_names_the_way(tmp_path, capsys):
+    lhotse_recordings(tmp_path / "corpus")
+    adopted(tmp_path / "corpus", tmp_path, capsys)
+    source = load_config(tmp_path / "mine.yaml").source
+    assert source.options == {"supervisions": "columns"}
+    rows = open_corpus("lhotse", source.uri, {}).rows()
+    with pytest.raises(ConfigError, match=r"without supervisions.*source\.options: {supervisions: columns}"):
+        list(rows.read())
 
 
 def test_no_file_is_replaced(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from headrace.audio_names import AUDIO_EXTENSIONS
 from headrace.config.source import Exclude, SourceConfig
 from headrace.config.tables import TableFile
 
@@ -73,3 +74,20 @@ def test_keys_to_exclude_are_a_list_of_texts_or_a_table():
 def test_other_values_of_exclude_are_errors(value, message):
     with pytest.raises(ValidationError, match=message):
         EXCLUDE.validate_python(value)
+
+
+@pytest.mark.parametrize("kind", ["files", "kaldi", "nemo"])
+def test_a_kind_without_options_says_so(kind):
+    with pytest.raises(
+        ValidationError,
+        match=rf"options\.x: unknown key; .*\(kind: {kind}, which has no options\)",
+    ):
+        SourceConfig(uri="x", kind=kind, options={"x": 1})
+    assert SourceConfig(uri="x", kind=kind, options={}).kind == kind
+
+
+@pytest.mark.parametrize("name", [*AUDIO_EXTENSIONS, "WAV", "oga", "x.wav", "mp4"])
+def test_an_extension_of_audio_is_no_extension_of_sidecars(name):
+    with pytest.raises(ValidationError, match=f"'{name}' is an extension of audio"):
+        SourceConfig(uri="x", sidecars=["json", name])
+    assert SourceConfig(uri="x", sidecars=["wav.json", "mp3x"]).sidecars == ("wav.json", "mp3x")

@@ -2,9 +2,12 @@
 
 import os
 
+import polars as pl
 import pytest
 
+from headrace.catalog.tables.metadata_files import in_memory, open_metadata
 from headrace.errors import ConfigError
+from headrace.sources.kinds.nemo import _manifests
 from headrace.sources.named_files import base_of, files_in, files_of, joined, root_of, stamp_of_file, stamps_of_files
 
 
@@ -77,3 +80,23 @@ def test_names_are_joined_to_folders_of_any_place():
     assert joined("/d", "/x/../y") == "/y"
     assert joined("s3://b/d", "s3://c/x") == "s3://c/x"
     assert joined("s3://b/d/e", "../x") == "s3://b/d/x"
+
+
+@pytest.mark.parametrize("odd", ["a,b", "x{0..1}", "y{a,b}", "z[ab]", "st*r?"])
+def test_a_pattern_below_a_folder_with_an_odd_name_is_one_of_its_files(tmp_path, odd):
+    folder = tmp_path / odd
+    folder.mkdir()
+    for name in ("m0.json", "m1.json", "other.jsonl"):
+        (folder / name).write_text("{}")
+    both = [f"{folder}/m0.json", f"{folder}/m1.json"]
+    for pattern in ("m{0..1}.json", "{m0.json,m1.json}", "m*.json", "m[01].json"):
+        assert files_of(f"{folder}/{pattern}", (".json",)) == both
+    assert files_of(str(folder), (".json",)) == both
+    assert _manifests(f"{folder}/m_OP_0..1_CL_.json") == both
+
+
+def test_a_parquet_table_may_be_below_a_folder_with_brackets(tmp_path):
+    (tmp_path / "z[ab]").mkdir()
+    file = tmp_path / "z[ab]/t.parquet"
+    pl.DataFrame({"path": ["a.wav"]}).write_parquet(file)
+    assert in_memory(open_metadata(file)).rows() == [("a.wav",)]

@@ -23,6 +23,7 @@ from headrace.catalog.rows.row_columns import (
     ROW_NUMBER,
     SHOWN,
     SPAN_COLUMNS,
+    SPAN_FAULT,
     RowColumns,
     ours,
     path_columns,
@@ -34,6 +35,7 @@ from headrace.catalog.rows.row_columns import (
     with_roles,
 )
 from headrace.catalog.rows.row_paths import AreFiles, is_near, names_of_file, with_near_files
+from headrace.catalog.rows.row_places import is_unjoined, with_places
 from headrace.catalog.tables.corpus_tables import ChosenTable
 from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, with_origins
@@ -147,7 +149,7 @@ class TableReader:
         num_both = 0
         for batch, origin in () if self._metadata is None else with_origins(self._metadata):
             table = self._tidy(batch, origin)
-            if origin is not None and are_files is not None:
+            if origin is not None and origin.file is not None and are_files is not None:
                 table = with_near_files(table, origin.file, self._settings.root, are_files)
             self.num_rows += table.height
             is_chosen = self._chosen(batch)
@@ -172,16 +174,13 @@ class TableReader:
     def _tidy(self, metadata: pl.DataFrame, origin: RowOrigin | None = None) -> pl.DataFrame:
         """A batch under the catalog's column names, with normalized paths, and the columns with a meaning."""
         users = {stored: pl.col(name) for name, stored in self._names.items()}
-        file = {} if origin is None else names_of_file(origin.file, self._settings.root)
+        file = {} if origin is None or origin.file is None else names_of_file(origin.file, self._settings.root)
         table = with_roles(metadata, self._roles, users, self.num_rows + 1, file)
-        if origin is not None and origin.is_one_of_several:
-            place = pl.format(f"{origin.unit} {{}} of {{}}", pl.lit(origin.lines), pl.lit(origin.file.shown))
-            table = table.with_columns(place.alias(PLACE))
         root = self._settings.root.rstrip("/") + "/"
         paths = path_columns(table)
         if root != "/":
             table = table.with_columns(pl.col(paths).str.strip_prefix(root))
-        return table.with_columns(tidy_paths(table[name]) for name in paths)
+        return with_places(table.with_columns(tidy_paths(table[name]) for name in paths), origin, self._roles.key)
 
 
 def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:
@@ -208,6 +207,7 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
     is_unknown = ~path.is_in(files.implode())
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     verdicts = [
+        (RejectReason.BAD_NAME, (path == "") & is_unjoined(), "{}"),
         (RejectReason.BAD_NAME, path == "", "has no path"),
         (
             RejectReason.OUTSIDE_ROOT,
@@ -223,7 +223,7 @@ def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame
     ]
     code, reason = pl.lit(None, dtype=pl.String), pl.lit(None, dtype=pl.String)
     for word, condition, sentence in reversed(verdicts):  # the first condition that holds decides
-        said = row_said(sentence)
+        said = row_said(sentence, *[pl.col(SPAN_FAULT)] * sentence.count("{}"))
         code, reason = (
             pl.when(condition).then(new).otherwise(old) for new, old in ((pl.lit(word), code), (said, reason))
         )

@@ -32,7 +32,7 @@ is invalid whatever the recording is; null if it is valid. And of the column wit
 
 _FIELD = "\0field "
 _LETTERS = {"A": "0", "B": "1"}  # Kaldi's names of channels
-_CHANNEL = re.compile(r"[0-9]{1,3}")
+_CHANNEL = re.compile(r"([0-9]{1,3})(\.0*)?")
 _ROLES = {"start": START, "end": END, "duration": DURATION}
 SHOWN = 5
 """Rows, or paths, that a message lists at most."""
@@ -219,11 +219,10 @@ def channel_text(cell: Any) -> str | None:  # noqa: ANN401 - a cell of any type
 def _number(channel: Any) -> int:  # noqa: ANN401 - a cell of any type
     """The number of a channel. Raises `ValueError` for other cells."""
     text = str(channel).strip()
-    letter = _LETTERS.get(text, text)
-    number = int(float(letter)) if isinstance(channel, float) and channel.is_integer() else letter
-    if not _CHANNEL.fullmatch(str(number)):
+    match = _CHANNEL.fullmatch(_LETTERS.get(text, text))
+    if match is None:
         raise ValueError(text)
-    return int(number)
+    return int(match[1])
 
 
 def _faults(metadata: pl.DataFrame, spans: Mapping[str, str]) -> pl.Expr:

@@ -6,7 +6,6 @@ The objects of all recordings are then read as one table of JSON Lines, so that 
 """
 
 import json
-import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
 from headrace.config.source import SPAN_ROLES
 from headrace.config.tables import ColumnType
-from headrace.errors import ConfigError, FileChangedError, UnsafePathError
+from headrace.errors import FileChangedError, UnsafePathError
 from headrace.format.typed_json import json_value
 from headrace.sources.listing import FileStamp, SourceStamps, stamps_of
 from headrace.sources.sources import Source
@@ -216,11 +215,8 @@ class Sidecars:
 
     def _read_lines(self, file: Path) -> None:
         """Read the lines of all recordings as a table."""
-        try:
-            table = with_stored_types(read_json_lines(file, "sidecars", (), self._types, _LINE), self._types)
-        except ConfigError as error:
-            said = re.sub(f"{_LINE} ([0-9]+)", lambda found: _names_in(file, int(found[1])), str(error))
-            raise ConfigError(said) from error
+        lines = read_json_lines(file, "sidecars", (), self._types, named=partial(_names_in, file))
+        table = with_stored_types(lines, self._types)
         self._stored = stored = stored_names(sorted(name for name in table.schema if not name.startswith("\0")))
         own = {_PATH: "path", _STORED: "sidecars", FAULT: FAULT}
         self.schema = pl.Schema({name: table.schema[user] for user, name in stored.items()})

@@ -124,8 +124,12 @@ def is_intervals(dtype: pl.DataType) -> bool:
 def in_order_of(name: str, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
     """A column of this type whose objects in lists have the names of the wanted type in its order, for a cast.
 
-    Polars does not reorder the names of objects in lists.
+    Polars does not reorder the names of objects in lists, nor does it make text of lists: that is JSON.
     """
+    if wanted == pl.String and isinstance(dtype, pl.List):
+        sign = '"{}"' if dtype.inner == pl.String else "{}"
+        elements = pl.col(name).list.eval(pl.format(sign, pl.element()).fill_null("null")).list.join(", ")
+        return pl.format("[{}]", elements).alias(name)
     inner, there = getattr(wanted, "inner", None), getattr(getattr(dtype, "inner", None), "fields", None)
     if not isinstance(inner, pl.Struct) or there is None:
         return pl.col(name)

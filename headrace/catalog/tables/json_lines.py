@@ -9,8 +9,9 @@ import io
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,15 @@ class JsonLinesTable:
         return ((piece.drop(LINE), piece[LINE]) for piece in self.pieces)
 
 
-def read_json_lines(
-    file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType] | None = None, unit: str = "line"
+def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of messages
+    file: Path,
+    name: str,
+    texts: Sequence[str],
+    types: Mapping[str, ColumnType] | None = None,
+    *,
+    unit: str = "line",
+    named: Callable[[int], str] | None = None,
+    mixed: Collection[str] = (),
 ) -> JsonLinesTable:
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
@@ -70,17 +78,21 @@ def read_json_lines(
         texts: columns that become text afterwards; numbers and booleans may be mixed with text there.
         types: column → the type that it gets afterwards, which its values must fit.
         unit: what messages call a line: `line`, or `row` if the lines are made from something else.
+        named: number of a line → its name in messages; None for unit and number.
+        mixed: columns whose values may have several kinds; then they become text, which is JSON for what is no text.
 
     Raises:
         ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
             kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
-    seen = _seen(file, name, texts, types or {}, unit)
+    seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"), mixed)
     if not seen.columns:
         raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
-        schema, pieces = _parsed(file, has_empty_objects=seen.has_empty_objects())
+        several = seen.of_several_kinds
+        is_plain = not several and not seen.has_empty_objects()
+        schema, pieces = _parsed(file) if is_plain else _parsed_by_python(file, several)
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
     # polars orders more than 32 names by a random hash: in each process differently.
@@ -94,14 +106,13 @@ def read_json_lines(
     return JsonLinesTable(ordered, kept, unit)
 
 
-def _parsed(file: Path, *, has_empty_objects: bool) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """Types of the columns, and the table in pieces."""
-    if not has_empty_objects:
-        with contextlib.suppress(pl.exceptions.PolarsError):
-            schema, pieces = _inferred(file), PartTables()
-            for lines in _in_pieces(file):
-                pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
-            return schema, pieces
+    with contextlib.suppress(pl.exceptions.PolarsError):
+        schema, pieces = _inferred(file), PartTables()
+        for lines in _in_pieces(file):
+            pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
+        return schema, pieces
     return _parsed_by_python(file)
 
 
@@ -126,16 +137,16 @@ def _in_pieces(file: Path) -> Iterator[list[bytes]]:
         yield piece
 
 
-def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed_by_python(file: Path, texts: Collection[str] = ()) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
-    the JSON of a sample.
+    the JSON of a sample. Values of the columns `texts` become text.
     """
     special: set[str] = set()
     with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines)
+            text, cells = _without_special(lines, texts)
             special.update(cells)
             plain.write(text)
         plain.flush()
@@ -144,7 +155,7 @@ def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
 
     def pieces() -> Iterator[pl.DataFrame]:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines)
+            text, cells = _without_special(lines, texts)
             table = pl.read_ndjson(io.BytesIO(text), schema=schema)
             yield table.with_columns(
                 table[name].cast(pl.Float64).scatter(list(cells.get(name, {})), list(cells.get(name, {}).values()))
@@ -154,16 +165,21 @@ def _parsed_by_python(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     return pl.Schema(schema | dict.fromkeys(floats, pl.Float64())), pieces()
 
 
-def _without_special(lines: Iterable[bytes]) -> tuple[bytes, dict[str, dict[int, float]]]:
+def _without_special(lines: Iterable[bytes], texts: Collection[str]) -> tuple[bytes, dict[str, dict[int, float]]]:
     """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
         row = json_value(line)
+        row |= {column: _as_text(row[column]) for column in texts if column in row}
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
         text.write(json.dumps({column: plain(value) for column, value in row.items()}).encode() + b"\n")
     return text.getvalue(), special
+
+
+def _as_text(value: Any) -> str | None:  # noqa: ANN401 - any value of JSON
+    return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -192,10 +208,12 @@ class _Seen:
     Attributes:
         columns: names of the columns, in the order in which they first appear.
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
+        of_several_kinds: columns whose values have several kinds, which they may.
     """
 
     columns: dict[str, None] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
+    of_several_kinds: set[str] = field(default_factory=set)
 
     def has_empty_objects(self) -> bool:
         """Whether a place has objects without any name, in every row."""
@@ -222,7 +240,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, ColumnType], unit: str) -> _Seen:
+def _seen(  # noqa: PLR0913, PLR0917 - as above
+    file: Path,
+    name: str,
+    texts: Sequence[str],
+    types: Mapping[str, ColumnType],
+    named: Callable[[int], str],
+    mixed: Collection[str],
+) -> _Seen:
     """The columns of a JSON Lines file, and the kinds of their values: one for each column.
 
     The kinds are text, number, boolean, list and object. The rule also holds for the elements of a column's lists, and
@@ -233,31 +258,38 @@ def _seen(file: Path, name: str, texts: Sequence[str], types: Mapping[str, Colum
         name: name of the file in error messages.
         texts: columns that become text in any case; numbers and booleans count as text there.
         types: column → its declared type.
-        unit: what messages call a line.
+        named: number of a line → its name in messages.
+        mixed: see `read_json_lines`.
 
     Raises:
         ConfigError: see `read_json_lines`; the message names the lines.
     """
     texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
     seen = _Seen()
+
+    def place(number: int) -> str:
+        return f"{name}, {named(number)}"
+
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
-            row, found = _parsed_row(line, f"{name}, {unit} {number}", texts, types)
+            row, found = _parsed_row(line, partial(place, number), texts, types)
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
                 before, first = seen.kinds.setdefault(path, (kind, number))
-                if before != kind:
+                if before != kind and path[0] in mixed:
+                    seen.of_several_kinds.add(path[0])
+                elif before != kind:
                     raise ConfigError(
-                        f"{name}: column {_shown(path)} is {before} in {unit} {first} and {kind} in {unit} "
-                        f"{number}; write all of its values as one kind, or null"
+                        f"{name}: column {_shown(path)} is {before} in {named(first)} and {kind} in {named(number)}; "
+                        f"write all of its values as one kind, or null{_way_out(path, {before, kind})}"
                     )
     return seen
 
 
 def _parsed_row(
-    line: bytes, place: str, texts: Sequence[str], types: Mapping[str, ColumnType]
+    line: bytes, place: Callable[[], str], texts: Sequence[str], types: Mapping[str, ColumnType]
 ) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], str]]]:
     """The object of a line, and path and kind of its values. Raises `ConfigError`, see `read_json_lines`."""
     try:
@@ -267,18 +299,18 @@ def _parsed_row(
             json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ConfigError(
-            f"{place}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
+            f"{place()}: half of a surrogate pair ({error.object[error.start]!r}), which is not a "
             "character; write the text again"
         ) from error
     except ValueError as error:
-        raise ConfigError(f"{place}: not valid JSON: {error}") from error
+        raise ConfigError(f"{place()}: not valid JSON: {error}") from error
     except RecursionError as error:
-        raise ConfigError(f"{place}: lists or objects are nested too deeply") from error
+        raise ConfigError(f"{place()}: lists or objects are nested too deeply") from error
     if found is None:
-        raise ConfigError(f"{place}: expected one JSON object per line, or an array of objects")
+        raise ConfigError(f"{place()}: expected one JSON object per line, or an array of objects")
     for column in types.keys() & row.keys():
         if not fits(row[column], types[column]):
-            raise misfit(place, column, row[column], types[column])
+            raise misfit(place(), column, row[column], types[column])
     return row, found
 
 
@@ -310,6 +342,14 @@ def _element_kinds(values: list[Any], above: tuple[str, ...]) -> list[tuple[tupl
         elif isinstance(value, list):
             found += _element_kinds(value, path)
     return found
+
+
+def _way_out(path: tuple[str, ...], kinds: set[str]) -> str:
+    """Way to keep values of these kinds as they are, as the end of a message; empty without one."""
+    if len(path) > 1 or kinds & {_KINDS[list], _KINDS[dict]}:
+        return ""
+    name = path[0] if path[0].isidentifier() else json.dumps(path[0], ensure_ascii=False)
+    return f", or declare that all are text, `types: {{{name}: text}}` of the table (source.table)"
 
 
 def _shown(path: tuple[str, ...]) -> str:

@@ -19,14 +19,14 @@ from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimit
 from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_arrays import array_as_lines
 from headrace.catalog.tables.json_lines import in_order, read_json_lines
-from headrace.catalog.tables.one_schema import NamedTable, common_types
+from headrace.catalog.tables.one_schema import NamedTable, common_types, has_several_kinds
 from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
 from headrace.path_templates import columns_of
 
-_TEXT_COLUMNS = ("path", "key")
+TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
 
@@ -52,6 +52,19 @@ class MetadataTable(Protocol):
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    """Columns of text.
+
+    Attributes:
+        always: they become text, whatever their values are.
+        if_mixed: they become text if their values have several kinds, such as the numbers and lists of channels.
+    """
+
+    always: tuple[str, ...]
+    if_mixed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +195,7 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
     owner: object = None,
     form: TableConfig = STANDARD,
     may_lack_types: bool = False,
+    mixed_columns: Sequence[str] = (),
 ) -> MetadataTable:
     """Open a metadata table of one or more files. Types, errors and other arguments are those of `open_metadata`.
 
@@ -194,22 +208,25 @@ def open_metadata_files(  # noqa: PLR0913 - files, their form, and what their co
         owner: see `TypedTable`.
         form: how each file is read, and types of columns.
         may_lack_types: whether columns with a declared type may be of sidecars instead.
+        mixed_columns: columns that are text if their values have several kinds.
 
     Raises:
         ConfigError: also if the values of a column are of different kinds in two files.
     """
-    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
+    texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *columns_of(path_column), *text_columns)))
     names = [f"metadata table {shown}" for _, shown in files]
-    opened = [_opened(file, name, form, texts, owner) for (file, _), name in zip(files, names, strict=True)]
+    columns = TextColumns(texts, tuple(mixed_columns))
+    opened = [_opened(file, name, form, columns, owner) for (file, _), name in zip(files, names, strict=True)]
     tables = [NamedTable(name, one.table) for name, one in zip(names, opened, strict=True)]
     free = {*texts, *(name for name, kind in form.types.items() if kind in DTYPES)}
-    types = common_types(tables, free)
+    mixed = [column for column in mixed_columns if has_several_kinds(column, tables)]
+    types = common_types(tables, free.union(mixed)) | dict.fromkeys(mixed, pl.String())
     if may_lack_types:
         form = form.model_copy(update={"types": {name: kind for name, kind in form.types.items() if name in types}})
     where = names[0] if len(files) == 1 else f"metadata table of {len(files)} files"
-    schema = _checked_schema(pl.Schema(types), where, texts, form)
+    schema = checked_schema(pl.Schema(types), where, texts, form.types)
     for column in columns_of(path_column):
-        _check_column(schema, where, column, "relative to source.uri")
+        check_column(schema, where, column, "relative to source.uri")
     typed = (TypedTable(schema, _read_as(one.table, types, free), one.owner) for one in opened)
     return TableFiles(schema, tuple(zip((TableFileName(shown) for _, shown in files), typed, strict=True)))
 
@@ -251,7 +268,7 @@ def read_keys(path: str | os.PathLike[str], shown: str | None = None, form: Tabl
     """Read the column `key` of a table, without empty cells. Arguments and errors are those of `open_metadata`."""
     name = f"table of keys {shown or path} (exclude)"
     table = _open(Path(path), name, form)
-    _check_column(table.schema, name, "key", "keys of samples")
+    check_column(table.schema, name, "key", "keys of samples")
     return frozenset().union(*(batch["key"].drop_nulls() for batch in table.batches())) - {""}
 
 
@@ -260,7 +277,7 @@ def in_memory(table: MetadataTable) -> pl.DataFrame:
     return pl.concat([table.schema.to_frame(), *table.batches()], rechunk=True)
 
 
-def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
+def check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
     """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
     if column not in schema:
         found = ", ".join(schema) or "none"
@@ -269,12 +286,12 @@ def _check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> No
 
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
     """Open a table; `path`, `key` and `others` are text. Error messages begin with `name`."""
-    texts = tuple(dict.fromkeys((*_TEXT_COLUMNS, *others)))
-    table = _opened(file, name, form, texts, owner)
-    return replace(table, schema=_checked_schema(table.schema, name, texts, form))
+    texts = tuple(dict.fromkeys((*TEXT_COLUMNS, *others)))
+    table = _opened(file, name, form, TextColumns(texts), owner)
+    return replace(table, schema=checked_schema(table.schema, name, texts, form.types))
 
 
-def _opened(file: Path, name: str, form: TableConfig, texts: tuple[str, ...], owner: object) -> TypedTable:
+def _opened(file: Path, name: str, form: TableConfig, texts: TextColumns, owner: object) -> TypedTable:
     """The table of a file with the types that it has there, which are not those of the columns yet."""
     kind = form.format or _format_of(file, form)
     if kind is None:
@@ -312,27 +329,28 @@ def _format_of(file: Path, form: TableConfig) -> TableFormat | None:
     return _EXTENSIONS.get(plain_name.suffix.lower(), TableFormat.CSV if is_of_text else None)
 
 
-def _checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], form: TableConfig) -> pl.Schema:
+def checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], types: Mapping[str, ColumnType]) -> pl.Schema:
     """The types that the columns of a table get. Raises `ConfigError`."""
-    if lacking := [column for column in form.types if column not in schema]:
+    if lacking := [column for column in types if column not in schema]:
         raise ConfigError(f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
-    return _stored_types(schema, name, texts, form.types)
+    return _stored_types(schema, name, texts, types)
 
 
-def _read_delimited(file: Path, name: str, texts: tuple[str, ...], form: TableConfig, default: str) -> MetadataTable:
-    return read_delimited(file, name, texts, Dialect(form.delimiter or default, form.quotes, form.header), form.types)
+def _read_delimited(file: Path, name: str, texts: TextColumns, form: TableConfig, default: str) -> MetadataTable:
+    dialect = Dialect(form.delimiter or default, form.quotes, form.header)
+    return read_delimited(file, name, texts.always, dialect, form.types)
 
 
-def _read_json_lines(file: Path, name: str, texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
+def _read_json_lines(file: Path, name: str, texts: TextColumns, form: TableConfig) -> MetadataTable:
     if (array := array_as_lines(file, name)) is None:
-        return read_json_lines(file, name, texts, form.types)
+        return read_json_lines(file, name, texts.always, form.types, mixed=texts.if_mixed)
     with array as lines:
-        return read_json_lines(Path(lines.name), name, texts, form.types, "row")
+        return read_json_lines(Path(lines.name), name, texts.always, form.types, unit="row", mixed=texts.if_mixed)
 
 
-def _open_parquet(file: Path, name: str, _texts: tuple[str, ...], form: TableConfig) -> MetadataTable:
+def _open_parquet(file: Path, name: str, _texts: TextColumns, form: TableConfig) -> MetadataTable:
     try:
-        schema = pl.Schema(pl.read_parquet_schema(file))
+        schema = pl.scan_parquet(file, glob=False).collect_schema()
         schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
@@ -371,7 +389,7 @@ def _why_no_file(path: Path) -> str:
     return "there is no such file"
 
 
-_Reader = Callable[[Path, str, tuple[str, ...], TableConfig], MetadataTable]
+_Reader = Callable[[Path, str, TextColumns, TableConfig], MetadataTable]
 
 _READERS: dict[TableFormat, _Reader] = {
     TableFormat.CSV: partial(_read_delimited, default=","),

@@ -57,6 +57,12 @@ def common_types(tables: Sequence[NamedTable], free: Collection[str]) -> dict[st
     return found
 
 
+def has_several_kinds(column: str, tables: Sequence[NamedTable]) -> bool:
+    """Whether the values of a column, or the elements of its lists, are of different kinds in two files."""
+    types = [one.table.schema[column] for one in tables if one.table.schema.get(column, pl.Null) != pl.Null]
+    return len({(_kind(dtype), _kind(getattr(dtype, "inner", None) or dtype)) for dtype in types}) > 1
+
+
 def _common_type(column: str, tables: Sequence[NamedTable]) -> pl.DataType:
     texts = [one.table for one in tables if isinstance(one.table, DelimitedTable) and column not in one.table.json]
     if len(texts) == len(tables):

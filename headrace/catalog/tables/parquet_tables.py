@@ -36,7 +36,7 @@ class ParquetTable:
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The rows in order, some at a time. Raises `ConfigError` if they cannot be read."""
-        rows = pl.scan_parquet(self.file, low_memory=True)
+        rows = pl.scan_parquet(self.file, low_memory=True, glob=False)
         start, size = 0, min(_FIRST_ROWS, BATCH_ROWS)
         while True:
             try:

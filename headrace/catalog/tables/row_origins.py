@@ -40,16 +40,30 @@ class RowOrigin:
     """The origin of the rows of a batch.
 
     Attributes:
-        file: their file.
-        lines: number of each row's line or row in the file, from 1.
+        file: their file; None for rows of a corpus.
+        lines: number of each row's line or row in the file, from 1. Of a corpus the name of each row, such as
+            `line 7 of FILE`; null for one without a name of its own.
         unit: `line` or `row`.
         is_one_of_several: whether the table has other files.
+        is_unjoined: whether these are rows of a table that is joined to a corpus, which has none of their keys.
     """
 
-    file: TableFileName
+    file: TableFileName | None
     lines: pl.Series
-    unit: str
-    is_one_of_several: bool
+    unit: str = "row"
+    is_one_of_several: bool = False
+    is_unjoined: bool = False
+
+    def names(self) -> pl.Series | None:
+        """The name of each row in messages; None if its number in the table is its name."""
+        if self.file is None:
+            return self.lines
+        return line_names(self.file, self.lines, self.unit) if self.is_one_of_several else None
+
+
+def line_names(file: TableFileName, lines: pl.Series, unit: str) -> pl.Series:
+    """Names of lines, or rows, of a file: `line 7 of FILE`."""
+    return pl.select(pl.format(f"{unit} {{}} of {{}}", pl.lit(lines), pl.lit(file.shown))).to_series()
 
 
 class NumberedTable(Protocol):

@@ -7,7 +7,7 @@ data directory or at the nearest folder above it in which the first of them is.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ from headrace.sources.text_tables import numbered_lines
 
 _TABLES = ("wav.scp", "segments", "text", "utt2spk", "utt2lang", "spk2gender", "reco2file_and_channel")
 _IN_ARCHIVE = re.compile(r"(.+):([0-9]+)")
-_CHANNELS = {"A": 0, "B": 1}
+_LETTERS = {"A": 0, "B": 1}
 _HEADER = 16
 _SPAN_FIELDS = 3
 _BETWEEN = "\t"  # the paths of the files of a recording, in its path: no path in a line of several has it
@@ -90,9 +90,10 @@ class KaldiItems:
         """Each utterance, its recording and span; then those that only `text` has, which no recording has."""
         segments = _table(self.root, "segments")
         spans = {} if segments is None else segments
+        channels = _channels(field for rest in spans.values() for field in rest.split()[_SPAN_FIELDS:][:1])
         for utterance, rest in spans.items():
             fields = rest.split()
-            yield utterance, fields[0] if fields else "", _span(fields[1:])
+            yield utterance, fields[0] if fields else "", _span(fields[1:], channels)
         for utterance in recordings if segments is None else ():
             yield utterance, utterance, {}
         known = recordings if segments is None else spans
@@ -115,8 +116,9 @@ class _Tables:
     def channels(self) -> dict[str, int]:
         """Recording → its channel."""
         found = _table(self.root, "reco2file_and_channel") or {}
-        fields = {name: rest.split() for name, rest in found.items()}
-        return {name: _channel(last[-1]) for name, last in fields.items() if last and _is_channel(last[-1])}
+        last = {name: fields[-1] for name, rest in found.items() if (fields := rest.split())}
+        channels = _channels(last.values())
+        return {name: channels[field] for name, field in last.items() if field in channels}
 
     @cached_property
     def _columns(self) -> dict[str, dict[str, str]]:
@@ -218,11 +220,11 @@ def _unnamed(recording: str) -> str:
     return f"wav.scp#{recording}"
 
 
-def _span(fields: Sequence[str]) -> dict[str, Any]:
+def _span(fields: Sequence[str], channels: Mapping[str, int]) -> dict[str, Any]:
     """`start`, `end` and perhaps `channel` of a line of `segments`; an end of -1 is that of the recording."""
     start, end, *rest = *fields[:_SPAN_FIELDS], *[""] * (2 - len(fields))
     seconds = {"start": _seconds(start), "end": None if _seconds(end) == -1 else _seconds(end)}
-    return {**seconds, "channel": _channel(rest[0])} if rest and _is_channel(rest[0]) else seconds
+    return {**seconds, "channel": channels[rest[0]]} if rest and rest[0] in channels else seconds
 
 
 def _seconds(text: str) -> float:
@@ -233,12 +235,15 @@ def _seconds(text: str) -> float:
         return float("nan")
 
 
-def _is_channel(text: str) -> bool:
-    return text in _CHANNELS or text.isdecimal()
+def _channels(texts: Iterable[str]) -> dict[str, int]:
+    """Number from 0 of each channel that a file names: letters, and numbers, which count from 1 unless one is 0.
 
-
-def _channel(text: str) -> int:
-    return _CHANNELS[text] if text in _CHANNELS else int(text)
+    Args:
+        texts: the names of channels in the whole file; others are left out.
+    """
+    numbers = {text: int(text) for text in texts if text.isdecimal()}
+    first = 0 if 0 in numbers.values() else 1
+    return _LETTERS | {text: number - first for text, number in numbers.items()}
 
 
 def _embedded(file: str, offset: int) -> tuple[int, int]:

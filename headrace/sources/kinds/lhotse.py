@@ -81,6 +81,11 @@ class LhotseItems:
             return
         recordings = {recording["id"]: (recording, named.path) for recording, named in self._recordings()}
         form = self.options.supervisions or Supervisions.ROWS
+        if form is Supervisions.ROWS and "supervisions" not in self._forms:
+            raise ConfigError(
+                f"source.uri: {', '.join(self.files)}: recordings of Lhotse without supervisions, which would be the "
+                "samples; source.options: {supervisions: columns} makes each recording one"
+            )
         supervisions = [content for _, content in self._objects("supervisions")]
         yield from recording_rows(recordings, supervisions, form)
 

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.sources.corpus_rows import own_columns
 
 _COLUMNS = ("text", "speaker", "language", "gender")
+_ALIGNMENT = "alignment_"
 _TAKEN = ("id", "path", "start", "duration", "end", "channel", "supervisions", *_COLUMNS)
 
 
@@ -112,7 +113,7 @@ def _interval(supervision: _Object, length: float) -> dict[str, Any]:
 def _alignments(supervision: _Object, begin: float) -> dict[str, Any]:
     """`alignment_word` and the like: intervals relative to the sample, which begins at `begin` seconds."""
     found = supervision.get("alignment") or {}
-    return {f"alignment_{kind}": [_aligned(item, begin) for item in items] for kind, items in found.items()}
+    return {f"{_ALIGNMENT}{kind}": [_aligned(item, begin) for item in items] for kind, items in found.items()}
 
 
 def _aligned(item: Sequence[Any], begin: float) -> dict[str, Any]:
@@ -135,7 +136,8 @@ def _custom(owner: _Object) -> dict[str, Any]:
     """The user's own values of a cut or supervision, without arrays and recordings, which are files."""
     custom = owner.get("custom") or {}
     plain = {name: value for name, value in custom.items() if not (isinstance(value, dict) and "storage_path" in value)}
-    return own_columns({name: value for name, value in plain.items() if not _is_recording(value)}, _TAKEN)
+    aligned = (name for name in plain if name.startswith(_ALIGNMENT))
+    return own_columns({name: value for name, value in plain.items() if not _is_recording(value)}, (*_TAKEN, *aligned))
 
 
 def _is_recording(value: object) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from headrace.errors import ConfigError
-from headrace.source_kinds import SourceKind
+from headrace.source_kinds import ROW_PLACE, SourceKind
 from headrace.sources.corpus_rows import LEFT_OUT, own_columns
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.listing import FileStamp
@@ -21,6 +21,7 @@ from headrace.sources.named_files import (
     files_in,
     files_of,
     folder_of,
+    is_one_pattern,
     joined,
     relative,
     root_of,
@@ -62,8 +63,8 @@ class NemoItems:
     def items(self) -> Iterator[Item]:
         """See `Items.items`. With tars, members that no row names are listed, too."""
         left_out, tars = set(), dict.fromkeys(tar for found in self._tars.values() for tar in found.values())
-        for _, named, is_chosen in self._rows():
-            if not is_chosen:
+        for _, named, place in self._rows():
+            if not place:
                 left_out.add(named.path)
             elif not named.member:
                 yield Item(named.path, named.file)
@@ -80,9 +81,9 @@ class NemoItems:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """See `Items.rows`."""
-        for content, named, is_chosen in self._rows():
-            if is_chosen:
-                yield {"path": named.path, **own_columns(content, ("path",))}
+        for content, named, place in self._rows():
+            if place:
+                yield {ROW_PLACE: place, "path": named.path, **own_columns(content, ("path",))}
             else:
                 yield LEFT_OUT
 
@@ -95,8 +96,8 @@ class NemoItems:
         """Folder of a manifest → number → tar."""
         return {folder: _tars_of(folder) for folder in map(folder_of, self.manifests)}
 
-    def _rows(self) -> Iterator[tuple[dict[str, Any], _Named, bool]]:
-        """Each row, what it names, and whether it is not to be skipped."""
+    def _rows(self) -> Iterator[tuple[dict[str, Any], _Named, str]]:
+        """Each row, what it names, and its line and file; nothing for one that is to be skipped."""
         for manifest in self.manifests:
             match = _SHARDED.fullmatch(manifest.rpartition("/")[2])
             number = int(match[1]) if match else None
@@ -107,7 +108,7 @@ class NemoItems:
                 yield (
                     content,
                     self._named(folder_of(manifest), name, content.get("shard_id", number)),
-                    _is_chosen(content),
+                    f"line {line} of {manifest}" if _is_chosen(content) else "",
                 )
 
     def _named(self, folder: str, name: str, number: object) -> _Named:
@@ -147,8 +148,9 @@ def _tars_of(folder: str) -> dict[int, str]:
 
 def _manifests(uri: str) -> list[str]:
     """The manifests that `source.uri` names. In a tarred folder, the one of all tars or those of each tar."""
-    if stamp_of_file(absolute(uri)) is None and not files_in(absolute(uri)) and "*" not in uri:
-        uri = _CLOSING.sub("}", _OPENING.sub("{", uri))
+    folder, slash, last = uri.rpartition("/") if is_one_pattern(absolute(uri)) else ("", "", uri)
+    if stamp_of_file(absolute(uri)) is None and not files_in(absolute(uri)) and "*" not in last:
+        uri = folder + slash + _CLOSING.sub("}", _OPENING.sub("{", last))
     folder = absolute(uri)
     if stamp_of_file(f"{folder}/{_ALL}") is not None:
         return [f"{folder}/{_ALL}"]

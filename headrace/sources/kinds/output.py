@@ -43,7 +43,8 @@ from headrace.stores.storage import Storage, open_storage
 
 _KEPT_INDEXES = 256
 _PATH = re.compile(r"([^/]+-\d{4,}/\d{6,})/([^/.]+)\.([^/]+)")
-_TAKEN = ("id", "path", "provenance")
+_PROVENANCE = "provenance"
+_TAKEN = ("id", "path")
 
 
 class OutputOptions(Section):
@@ -109,10 +110,12 @@ class OutputItems:
                 for row in rows:
                     span = index.range_of(row, JSON_FIELD)
                     about = {} if span is None else json_value(payload(file, span))
-                    provenance = about.pop("headrace", None)
+                    last = about.pop("headrace", None)
                     own = about | {joined: column.value(row) for joined, column in columns.items()}
-                    told = {"id": index.key(row), **_paths(place, index, row), "provenance": provenance}
-                    yield {**told, **own_columns(own, _TAKEN)}
+                    told = {"id": index.key(row), **_paths(place, index, row), _PROVENANCE: last}
+                    if _is_provenance(own.get(_PROVENANCE)):  # of the first output: `last` is of this one
+                        told[_PROVENANCE], own[_PROVENANCE] = own[_PROVENANCE], last
+                    yield {**told, **own_columns(own, (*_TAKEN, *told))}
 
     def has(self, key: str) -> bool:
         """Whether a chosen sample has this key."""
@@ -230,6 +233,11 @@ def _place(shard: str) -> str:
     """Partition and number of a shard: `train-0003/000012`."""
     match = parsed_name(shard)
     return f"{match['split']}-{match['bucket']}/{match['sequence']}"
+
+
+def _is_provenance(value: object) -> bool:
+    """Whether a value of the metadata says from which file a sample was made, as Headrace writes it."""
+    return isinstance(value, dict) and value.keys() >= {"source", "num_frames", "sample_rate"}
 
 
 def _audio(index: ShardIndex, row: int) -> dict[str, tuple[int, int]]:

@@ -79,10 +79,10 @@ class WebdatasetItems:
             path = relative(self.root, tar)
             with opened(tar) as file:
                 for key, fields in _samples(tar, self.options.key_at).items():
-                    columns, _ = _columns(file, fields)
                     paths = self._paths(path, fields)
+                    columns, _ = _columns(file, fields, ("id", "path", *paths))
                     shown = {name: value and as_text(value) for name, value in paths.items()}
-                    whole = {"id": key, **paths, **own_columns(columns, ("id", "path"))}
+                    whole = {"id": key, **paths, **columns}
                     yield whole if shown == paths else shown  # the items of other names are rejects
 
     def tables(self) -> Sequence[str]:
@@ -124,8 +124,11 @@ def _text_faults(tar: str, _stamp: FileStamp | None, key_at: KeyAt) -> dict[str,
         return {key: fault for key, fault in checked if fault}
 
 
-def _columns(file: BinaryIO, fields: _Sample) -> tuple[dict[str, Any], str]:
-    """The columns of a sample from its JSON and its text; or none, and what is wrong with these members."""
+def _columns(file: BinaryIO, fields: _Sample, taken: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
+    """The columns of a sample from its JSON and its text; or none, and what is wrong with these members.
+
+    `taken` are names that its JSON cannot have.
+    """
     found: dict[str, Any] = {}
     if (member := fields.get(JSON_FIELD)) is not None:
         try:
@@ -137,10 +140,11 @@ def _columns(file: BinaryIO, fields: _Sample) -> tuple[dict[str, Any], str]:
         found = content
     if (member := fields.get(_TEXT_FIELD)) is not None:
         try:
-            found["text"] = payload(file, (member.start, member.stop)).decode().rstrip("\n")
+            said = payload(file, (member.start, member.stop)).decode().rstrip("\n")
         except UnicodeDecodeError:
             return {}, f"{member.name} is not valid UTF-8"
-    return found, ""
+        return {**own_columns(found, (*taken, "text")), "text": said}, ""
+    return own_columns(found, taken), ""
 
 
 def _open(uri: str, options: WebdatasetOptions, _exclude: Sequence[str]) -> ItemCorpus:

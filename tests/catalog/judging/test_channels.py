@@ -41,7 +41,7 @@ def put_rows(corpus, *rows):
     ("cell", "expected"),
     [
         *[(cell, "0") for cell in (0, "0", " 0 ", "A", 0.0, [0], "[0]", "00")],
-        *[(cell, "1") for cell in (1, "1", "B", 1.0, ["B"], "[1]")],
+        *[(cell, "1") for cell in (1, "1", "B", 1.0, "1.0", ["B"], "[1]")],
         *[(cell, "0-1") for cell in ([0, 1], "[0, 1]", "[0,1]", [0.0, "B"])],
         ([1, 0], "1-0"),
         (None, None),
@@ -173,3 +173,55 @@ def test_a_key_of_a_channel_can_be_excluded(corpus):
     assert scan.recordings["key"].to_list() == keys[1:]
     corpus.sections["exclude"] = [span_recording(keys[0])]  # that of the recording: all of its spans
     assert corpus.scan(**CHANNELS).num_recordings == 0
+
+
+FORMS = {
+    "a number and a list": ([0, [0, 1]], ["0", "0-1"]),
+    "a number and a letter": ([0, "B"], ["0", "1"]),
+    "a list and a letter": ([[1, 0], "A"], ["1-0", "0"]),
+    "lists of numbers and of letters": ([[0], ["B"]], ["0", "1"]),
+    "a list of both": ([[0, "B"], [1]], ["0-1", "1"]),
+    "JSON as text and a list": (["[0, 1]", [1]], ["0-1", "1"]),
+    "floats and a letter": ([0.0, "B"], ["0", "1"]),
+    "all, and nothing": ([None, 1, "A", [0, 1]], [None, "1", "0", "0-1"]),
+    "what is no channel": ([0, {"a": 1}, "B", True], ["0", "1"]),
+}
+
+
+def _doors(corpus, cells):
+    """Write rows with these cells in each way in which they can be mixed: the source of each."""
+    rows = [{"path": "a.wav", "channel": cell, "n": number} for number, cell in enumerate(cells)]
+    corpus.write("t.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    corpus.write("t.json", json.dumps(rows))
+    for number, row in enumerate(rows):
+        corpus.write(f"parts/{number}.jsonl", json.dumps(row) + "\n")
+        cell = row["channel"] if isinstance(row["channel"], str) else json.dumps(row["channel"]).replace("null", "")
+        corpus.write(f"mixed/{number}.csv", f'path,channel,n\na.wav,"{cell.replace(chr(34), chr(34) * 2)}",{number}\n')
+    (corpus.corpus / "mixed/0.csv").unlink()
+    corpus.write("mixed/0.jsonl", json.dumps(rows[0]) + "\n")
+    rows_of_nemo = ({**row, "audio_filepath": "a.wav"} for row in rows)
+    corpus.write("nemo.json", "".join(json.dumps({**row, "path": None}) + "\n" for row in rows_of_nemo))
+    table = {"samples": "rows"}
+    return [
+        *({**table, "metadata": name} for name in ("t.jsonl", "t.json", "parts/*.jsonl", ["mixed/*"])),
+        {"kind": "nemo", "uri": str(corpus.corpus / "nemo.json")},
+    ]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("door", range(5), ids=["jsonl", "json", "several jsonl", "csv beside jsonl", "nemo"])
+def test_forms_of_channels_may_be_mixed_in_a_column(corpus, form, door):
+    put_sound(corpus, "a.wav", 2)
+    cells, expected = FORMS[form]
+    source = _doors(corpus, cells)[door]
+    scan = corpus.scan(**{"columns": {"channel": "channel"}, **source})
+    assert sorted(scan.recordings["channels"], key=str) == sorted(expected, key=str)
+    lost = scan.rejected.filter(scan.rejected["path"] == "a.wav")  # the tables of the other doors are rejects, too
+    assert lost["code"].to_list() == ["bad_channel"] * (len(cells) - len(expected))
+
+
+@pytest.mark.parametrize(("cells", "dtype"), [([0, 1], "Int64"), ([[0], [0, 1]], "List(Int64)"), ([0, "B"], "String")])
+def test_a_column_of_channels_in_one_form_keeps_its_type(corpus, cells, dtype):
+    put_sound(corpus, "a.wav", 2)
+    put_rows(corpus, *({"path": "a.wav", "channel": cell} for cell in cells))
+    assert str(corpus.scan(**CHANNELS).recordings["channel"].dtype) == dtype

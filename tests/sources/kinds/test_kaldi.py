@@ -291,6 +291,32 @@ def test_a_folder_without_wav_scp_is_an_error(tmp_path):
         open_corpus("kaldi", str(tmp_path), {})
 
 
+@pytest.mark.parametrize("table", ["reco2file_and_channel", "segments"])
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        ("AB", [0, 1]),
+        ("12", [0, 1]),
+        ("21", [1, 0]),
+        ("01", [0, 1]),
+        ("11", [0, 0]),
+        ("22", [1, 1]),
+        ("120", [1, 2, 0]),
+        ("B1", [1, 0]),
+        ("B2A", [1, 1, 0]),
+        ("A01", [0, 0, 1]),
+        ("x2", [None, 1]),
+    ],
+)
+def test_channels_are_letters_or_numbers_from_1_unless_one_is_0(tmp_path, table, names, numbers):
+    write_sound(tmp_path / "a.wav", 1, channels=2)
+    keys = [f"u{number}" for number in range(len(names))]
+    write_table(tmp_path, "wav.scp", *(f"{key} a.wav" for key in keys))
+    about = "{0} {0} {1}" if table != "segments" else "{0} {0} 0 0.01 {1}"
+    write_table(tmp_path, table, *(about.format(key, name) for key, name in zip(keys, names, strict=True)))
+    assert [row.get("channel") for row in rows_of(tmp_path)] == numbers
+
+
 def test_two_channels_of_one_file_are_two_rows_of_one_recording(tmp_path):
     write_sound(tmp_path / "a.wav", 1, channels=2)
     commands = [f"{name} sph2pipe -f wav -p -c {channel} a.wav |" for name, channel in (("A", 1), ("B", 2))]

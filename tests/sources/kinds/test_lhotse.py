@@ -187,7 +187,14 @@ def test_columns_alignments_and_own_values_come_along(tmp_path):
     write_sound(tmp_path / "a.wav", 1, frames=4000)
     about = {"text": "hi you", "speaker": "ann", "language": "en", "gender": "F"}
     aligned = {"word": [["hi", 0.125, 0.0625, 0.5], ["you", 0.25, 0.125, None]]}
-    own = {"snr": 12.5, "path": "mine", "target": recording("x", "x.wav"), "codes": {"storage_path": "codes"}}
+    own = {
+        "snr": 12.5,
+        "path": "mine",
+        "alignment_word": "mine",
+        "own_path": "too",
+        "target": recording("x", "x.wav"),
+        "codes": {"storage_path": "codes"},
+    }
     said = supervision("u/1", "rec", 0.125, 0.25, alignment=aligned, custom=own, **about)
     write_manifest(tmp_path / "recordings.jsonl", [recording("rec", "a.wav", frames=4000)])
     write_manifest(tmp_path / "supervisions.jsonl", [said])
@@ -197,6 +204,7 @@ def test_columns_alignments_and_own_values_come_along(tmp_path):
     assert key.startswith("u_1-")
     assert {name: values[name] for name in about} == about
     assert (values["id"], values["snr"], values["own_path"]) == ("u/1", 12.5, "mine")
+    assert (values["own_alignment_word"], values["own_own_path"]) == ("mine", "too")
     assert [(item["symbol"], item["start"], item["end"]) for item in values["alignment_word"]] == [
         ("hi", 0.0, 0.0625),
         ("you", 0.125, 0.25),

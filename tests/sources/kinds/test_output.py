@@ -69,6 +69,23 @@ class TestOutput(KindBuilds, CorpusContract):
             assert sample["metadata"]["headrace"]["source"].endswith(f"/{key}.flac")
 
 
+def test_the_first_provenance_stays_through_generations_and_nothing_is_lost(tmp_path):
+    write_sound(tmp_path / "0/corpus/a.wav", 1)
+    (tmp_path / "0/t.csv").write_text("path,provenance,own_provenance\na.wav,mine,mine too\n")
+    found = build(tmp_path / "0", {"uri": str(tmp_path / "0/corpus"), "metadata": str(tmp_path / "0/t.csv")})
+    sources = ["a.wav"]
+    for generation in range(1, 5):
+        found = build(tmp_path / str(generation), {"kind": "headrace", "uri": found.remote})
+        ((_, sample),) = found.samples.items()
+        about = sample["metadata"]
+        names = ["own_" * count + "provenance" for count in range(generation + 2)]
+        first, *between = [about[name] for name in names]
+        assert first["source"] == "a.wav"
+        assert [one["source"] for one in between[: generation - 1]] == sources[:0:-1]
+        assert between[generation - 1 :] == ["mine", "mine too"]
+        sources.append(about["headrace"]["source"])
+
+
 class TestSeveralOutputs(TestOutput):
     """The recordings of even numbers are in one output, the others in another one, which is in a list of a YAML."""
 

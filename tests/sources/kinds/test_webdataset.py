@@ -148,6 +148,19 @@ def test_the_keys_of_the_json_are_columns_and_txt_is_text(tmp_path):
     assert sample["metadata"] == {"id": "a/x", "speaker": "ann", "tags": ["a"], "text": "said", **own}
 
 
+def test_names_that_the_kind_gives_are_kept_beside_its_own(tmp_path):
+    wav = write_sound(tmp_path / "x.wav", 1).read_bytes()
+    names = ("id", "own_id", "path", "mix_path", "own_mix_path", "text", "headrace")
+    about = json.dumps({name: f"mine {name}" for name in names}).encode()
+    write_tar(tmp_path / "tars/a.tar", {"x.mix.wav": wav, "x.voc.wav": wav, "x.json": about, "x.txt": b"said"})
+    source = {"kind": "webdataset", "uri": "tars", "options": {"audio_fields": ["mix", "voc"]}}
+    ((_, sample),) = build(tmp_path, source).samples.items()
+    assert (sample["metadata"]["id"], sample["metadata"]["text"]) == ("x", "said")
+    assert {name: sample["metadata"][f"own_{name}"] for name in names} == {name: f"mine {name}" for name in names}
+    (row,) = rows_of(tmp_path / "tars")
+    assert (row["id"], row["path"], row["mix_path"]) == ("x", "a.tar/x.mix.wav", "mine mix_path")
+
+
 @pytest.mark.parametrize(("key_at", "ids"), [("first_dot", ["x"]), ("last_dot", ["x.1", "x.2"])])
 def test_key_at_says_where_keys_end(tmp_path, key_at, ids):
     write_tar(tmp_path / "a.tar", {"x.1.wav": b"1", "x.2.wav": b"2"})
