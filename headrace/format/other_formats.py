@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 GUIDE = "docs/migrating.md"
 _REWRITE = f"write its samples to tars once, or build shards from the recordings: {GUIDE} shows both"
-_BUILD = "build shards from the recordings: source.uri of a YAML file names them, `headrace build` builds"
+_BUILD = "build shards from the recordings: source.uri of datasets/NAME.yaml names them, build.py NAME builds"
 _WITH_TABLE = f"{_BUILD}; {GUIDE} shows how its texts come along"
 
 
@@ -39,9 +39,7 @@ class _Marker:
     index_key: str = ""
 
 
-_OUTPUT = _Marker(
-    "an output of Headrace without a snapshot", r"^catalog/catalog\.", "build it: `headrace build NAME.yaml`"
-)
+_OUTPUT = _Marker("an output of Headrace without a snapshot", r"^catalog/catalog\.", "build it: build.py NAME")
 _RECORDINGS = _Marker(
     "a folder of recordings",
     r"(?i)\.(wav|wave|flac|mp3|m4a|aac|ogg|oga|opus|aiff?|caf|au|w64|wma|webm)$",

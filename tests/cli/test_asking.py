@@ -128,7 +128,7 @@ def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     check(run, state, ("--remote", output), batches)
     check(run, state, (), batches)
     content = json.loads(state.read_text())
-    assert [stream.pop("remote") for stream in content["streams"]] == [str(output)] * 2
+    assert [stream.pop("remote") for stream in content["streams"]] == [f"{output}/audio"] * 2
     state.write_text(json.dumps(content))
     code, _, err = run("seen", state, "--key", "clip00001", "--remote", f"c={output}")
     assert code == 1

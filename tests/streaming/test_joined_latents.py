@@ -164,5 +164,5 @@ def test_latents_that_a_sample_could_not_distinguish_are_rejected(tmp_path):
 def test_a_state_without_latents_does_not_speak_of_them(tmp_path):
     write_dataset(tmp_path, {"train": SAMPLES})
     assert set(StreamingDataset(remote=f"{tmp_path}/audio").state_dict()["streams"][0]) == {
-        "name", "split", "snapshot", "fingerprint", "position",
+        "name", "split", "snapshot", "fingerprint", "position", "remote",
     }  # fmt: skip

@@ -26,6 +26,7 @@ from headrace.catalog.tables.row_origins import RowOrigin, line_names
 from headrace.config.source import SPAN_ROLES, SourceConfig
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
+from headrace.format.typed_json import json_value
 from headrace.path_templates import columns_of
 from headrace.source_kinds import ROW_PLACE, source_kind
 from headrace.stores.temporary_room import temporary_room
@@ -238,7 +239,7 @@ def _read_rows(file: Path, shown: str, source: SourceConfig, types: Mapping[str,
 def _named(file: Path, paths: Sequence[str], number: int) -> str:
     """The name of the row in a line of a file, for messages."""
     with file.open("rb") as lines:
-        row = json.loads(next(islice(lines, number - 1, None)))
+        row = json_value(next(islice(lines, number - 1, None)))
     path = next((str(row[name]) for name in paths if row.get(name)), "")
     of, name = f" of {path}" if path else "", f" (id {row['id']!r})" if row.get("id") else ""
     return str(row.get(ROW_PLACE) or f"the row{of}{name}")

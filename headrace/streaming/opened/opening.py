@@ -18,6 +18,7 @@ from headrace.errors import ConfigError
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.tars.name_lists import absolute
 from headrace.locate.names import is_folder_name
+from headrace.locate.outputs import AUDIO
 from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
@@ -192,7 +193,7 @@ class OpenStreams:
     def states(self) -> list[StreamState]:
         """The streams for a saved state."""
         found = zip(self.names, self._streams, self._opened, strict=True)
-        return [_state_of(name, opened, stream.public_place) for name, stream, opened in found]
+        return [_state_of(name, opened, _place(stream, opened)) for name, stream, opened in found]
 
     @contextlib.contextmanager
     def reopened(self, state: OrderState) -> Iterator[None]:
@@ -366,6 +367,12 @@ def _check_fields(opened: OpenedRemote) -> None:
     indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
     own, *joined = ([field.values for field in fields] for fields in opened.outputs)
     check_fields(opened.fields or (), indexes, [name for names in joined for name in names], own, storage.uri)
+
+
+def _place(stream: Stream, opened: OpenedRemote) -> str | None:
+    """The place of a stream in a saved state: the same for an output and for the folder in it that this means."""
+    place, folder = stream.public_place, opened.primary.storage.uri.rstrip("/")
+    return folder if place is not None and folder == f"{place.rstrip('/')}/{AUDIO}" else place
 
 
 def _state_of(name: str, opened: OpenedRemote, remote: str | None) -> StreamState:
