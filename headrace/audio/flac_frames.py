@@ -75,7 +75,11 @@ def decode_flac_part(data: FlacBytes, out: npt.NDArray[np.float32], start: int) 
         ValueError: `out` has the wrong shape or dtype, or the samples are outside of the stream.
     """
     info, view = whole_flac_info(data), memoryview(data)
-    if not checked_count(info, out, start, out.shape[1]):
+    count = checked_count(info, out, start, out.shape[1])
+    if count == info.num_frames:  # in its place: it may not fit in memory twice
+        decode_flac_into(data, out, num_frames=count)
+        return
+    if not count:
         return
     file = MemberFile(lambda begin, end: view[begin:end], len(view), len(view))
     if not info.num_frames or not decode_frames(file, info, out, start):

@@ -1,7 +1,7 @@
 """Builds one data set: reads its YAML file, runs what is stale, and prints what changed."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,13 +65,17 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """The result of a build, with `things` and `history` of `Standing`; empty if something is left to do or to say."""
+    """The result of a build, with `things` and `history` of `Standing`; empty if something is left to do or to say.
+
+    `absent` has a line for each optional table that is not there, by the asset of its columns.
+    """
 
     config: DatasetConfig
     storage: StorageResource
     outcomes: list[RunOutcome]
     changes: BuildChanges
     rejected_at: str
+    absent: Mapping[str, str]
     things: str = ""
     history: str = ""
 
@@ -93,8 +97,7 @@ def build_dataset(command: CommandLine) -> int:
     # Names are printed as they are: [b] and :x: have no meaning.
     console = Console(stderr=command.json, markup=False, emoji=False)
     built = _built(command, console)
-    notes = [*_absent_tables(built.config, built.storage).values()]
-    notes += _left_behind(built.config, built.storage, command.place)
+    notes = [*built.absent.values(), *_left_behind(built.config, built.storage, command.place)]
     if built.is_idle:
         _say(console, with_seconds(_nothing_changed(built), built.changes.seconds))
     else:
@@ -159,7 +162,8 @@ def _built(command: CommandLine, console: Console) -> _Built:
         if things and closed_events(instance) == events_file(place):
             history = history_stamp(place)  # before what follows reads the records: a later one changes it
             history = history if is_settled(build) else ""
-    return _Built(config, storage, outcomes, changes, rejected_at, things, history)
+    absent = _absent_tables(dataset, storage)
+    return _Built(config, storage, outcomes, changes, rejected_at, absent, things, history)
 
 
 def _content(built: _Built) -> dict[str, object]:
@@ -175,7 +179,7 @@ def _content(built: _Built) -> dict[str, object]:
         },
         "warnings": [
             *({"asset": one.name, "warning": text} for one in built.outcomes for text in one.warnings),
-            *({"asset": key, "warning": text} for key, text in _absent_tables(built.config, built.storage).items()),
+            *({"asset": key, "warning": text} for key, text in built.absent.items()),
         ],
         "faults": [
             {"asset": one.name, "fault": text, "run": one.run_id} for one in built.failed for text in one.faults
@@ -200,15 +204,15 @@ def _columns_left(config: DatasetConfig, storage: StorageResource) -> Iterator[s
             yield f"columns {entry.name}: {header.num_without} {what} have no row, so their values are null"
 
 
-def _absent_tables(config: DatasetConfig, storage: StorageResource) -> dict[str, str]:
+def _absent_tables(dataset: ProjectDataset, storage: StorageResource) -> dict[str, str]:
     """Asset → a line, for each optional table of columns that is not there."""
     found = {}
-    for entry in config.columns:
+    for entry in dataset.config.columns:
         if entry.optional and not storage.has_table(entry):
-            is_new = read_table_header(storage.output(config), entry.name) is None
+            is_new = read_table_header(storage.output(dataset.config), entry.name) is None
             left = "not made yet" if is_new else "left as they were"
             text = f"columns {entry.name}: the table {entry.table.uri} is not there; these columns are {left}"
-            found["/".join(ProjectDataset.named(config).keys.columns(entry.name).path)] = text
+            found["/".join(dataset.keys.columns(entry.name).path)] = text
     return found
 
 

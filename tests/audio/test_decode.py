@@ -2,13 +2,14 @@
 
 import io
 import random
+import tracemalloc
 
 import miniaudio
 import numpy as np
 import pytest
 import soundfile as sf
 
-from headrace.audio import AudioReject, decode
+from headrace.audio import AudioReject, decode, decode_into
 from headrace.errors import AudioError
 from tests.support.mpeg import reference, refusal_of
 from tests.support.mpegs import mp3_of
@@ -144,3 +145,15 @@ def test_a_short_file_after_a_long_one_is_decoded_alone():
     long, short = (mp3_of(num_frames).data for num_frames in (90_000, 9_000))
     decode(long)
     np.testing.assert_array_equal(decode(short)[0], reference(short))
+
+
+@pytest.mark.parametrize("num_channels", [1, 2])
+def test_a_whole_flac_is_decoded_into_its_place_without_a_copy(num_channels):
+    """Clips that do not fit in memory are decoded into a mapped file."""
+    data = file_of(music(1_000_000, num_channels), "FLAC", "PCM_16")
+    out = np.empty((num_channels, 1_000_000), np.float32)
+    tracemalloc.start()
+    decode_into(data, out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < out.nbytes / 8

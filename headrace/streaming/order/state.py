@@ -101,14 +101,11 @@ class StreamState:
             del fields["view"]
         else:
             fields["view"] = self.view.to_json()
-        for name in ("latents_snapshots", "columns_snapshots"):
+        for name in ("latents_snapshots", "columns_snapshots", "revision", "remote"):
             if not fields[name]:
                 del fields[name]
         if self.key_at is KeyAt.FIRST_DOT:
             del fields["key_at"]
-        for name in ("revision", "remote"):
-            if fields[name] is None:
-                del fields[name]
         if self.windows is None:
             del fields["windows"]
         else:
