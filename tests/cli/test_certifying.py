@@ -1,10 +1,14 @@
 """The output of `headrace verify --encode-again`, and its errors."""
 
 import re
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
 from headrace.cli import main
+from tests.support import custom_encoder
 from tests.support.certified_latents import CertifiedLatents
 from tests.support.latent_damage import replace_latents
 
@@ -38,3 +42,18 @@ def test_what_is_wrong_is_said(encoder, below, words, data, capsys):
     else:
         assert data.verify(path=path, **encoder) == 1
     assert re.search(words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("below", ["", "datasets"], ids=["beside the YAML", "at the root of the project"])
+def test_an_encoder_of_the_user_is_imported_from_the_root(below, tmp_path, monkeypatch):
+    shutil.copy(custom_encoder.__file__, tmp_path / "users_encoder.py")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = CertifiedLatents(tmp_path, {"kind": "custom", "encoder": "users_encoder:Loudness"})
+    (tmp_path / "workspace.yaml").touch()
+    file = tmp_path / below / "mine.yaml"
+    file.parent.mkdir(exist_ok=True)
+    Path(data.yaml()).rename(file)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path not in {"", str(tmp_path)}])
+    monkeypatch.delitem(sys.modules, "users_encoder")
+    assert main(["verify", str(tmp_path), "--encode-again", "1", "--config", str(file)]) == 0
+    monkeypatch.delitem(sys.modules, "users_encoder")
