@@ -1,8 +1,12 @@
-"""Splits URLs with a query, as signed ones, so that the signature is in no message, state or name of a cached file."""
+"""Keeps secrets of URLs, their query (a signature) and their password, out of messages, states and cached names."""
 
+import re
 from typing import NamedTuple
 
+from headrace.errors import ConfigError
+
 _WEB = ("http://", "https://")
+_PASSWORD = re.compile(r"(?P<scheme>\w[\w+.-]+)://[^/?#\s]*@(?P<host>[^/?#\s]*)")
 
 
 class SignedName(NamedTuple):
@@ -24,3 +28,12 @@ def unsigned(name: str) -> str:
 def is_signed(name: str) -> bool:
     """Whether a name is a web URL with a query."""
     return name.startswith(_WEB) and "?" in name
+
+
+def check_no_password(name: str) -> None:
+    """Raise `ConfigError` for a URL with a user name or a password before its host."""
+    if found := _PASSWORD.match(name):
+        raise ConfigError(
+            f"{found['scheme']}://…@{found['host']}: names and passwords in URLs are not sent: leave them out. Buckets "
+            "take credentials from the environment, web servers signed URLs"
+        )

@@ -17,6 +17,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot
 from headrace.locate.locating import Location, locate
 from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list
+from headrace.signed_urls import check_no_password, unsigned
 from headrace.stores.storage import Storage, Transfer
 
 Urls: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -44,7 +45,7 @@ class LocatedShard:
     @property
     def url(self) -> str:
         """Its whole name, for messages."""
-        return self.name if self.storage is None else f"{self.storage.uri}/{self.name}"
+        return unsigned(self.name) if self.storage is None else f"{self.storage.uri}/{self.name}"
 
     def counted(self) -> int | None:
         """Number of samples: `num_samples`, or that of the index beside the shard; None where there is neither."""
@@ -116,6 +117,7 @@ def _separate(url: str) -> list[str]:
 
 
 def _shards_of_one(url: str, split: str | None, snapshot: int | None, transfer: Transfer) -> list[LocatedShard]:
+    check_no_password(url)
     if url.startswith(_FOREIGN_SCHEMES) or (url.startswith("http") and "?" in url):
         return [LocatedShard(None, url)]
     return shards_of(locate(url, split=split, snapshot=snapshot, transfer=transfer), split, snapshot)

@@ -91,11 +91,13 @@ def _translated(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) ->
         yield from _samples_of(shard, key_at, index)
     except HeadraceError:
         raise
-    except Exception as error:  # webdataset and tarfile raise many kinds; users get one, with the shard
+    except Exception as error:  # noqa: BLE001 - webdataset and tarfile raise many kinds; users get one, with the shard
+        said = str(error.args[0] if error.args else error)
+        has_secret = shard.name != shard.url and shard.name in said  # webdataset names the command with the signed URL
         raise FormatError(
-            f"{shard.url}: cannot be read as a WebDataset: {error.args[0] if error.args else error}; "
-            "fetch or build it again"
-        ) from error
+            f"{shard.url}: cannot be read as a WebDataset: {said.replace(shard.name, shard.url)}; fetch or build it "
+            "again"
+        ) from (None if has_secret else error)
 
 
 def _samples_of(shard: LocatedShard, key_at: KeyAt, index: ShardIndex | None) -> Iterator[RawSample]:

@@ -15,6 +15,7 @@ from typing import BinaryIO, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
+from headrace.signed_urls import check_no_password, is_signed, unsigned
 from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.hub import HubStorage, pinned, revision_of
@@ -107,7 +108,8 @@ def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) 
         transfer: how requests are sent and repeated; for None, obstore repeats them by its own rules.
 
     Raises:
-        ConfigError: the scheme is unknown, `://` does not follow it, or a `file://` URL has no absolute path.
+        ConfigError: the scheme is unknown, `://` does not follow it, the URL has a password or a query, or a
+            `file://` URL has no absolute path.
     """
     text = os.fspath(uri)
     if is_file_url(text):
@@ -119,6 +121,9 @@ def open_storage(uri: str | os.PathLike[str], transfer: Transfer | None = None) 
 
 def open_bucket(url: str, transfer: Transfer | None = None) -> Bucket:
     """The object store behind a URL. Arguments and errors as for `open_storage`."""
+    check_no_password(url)
+    if is_signed(url):
+        raise ConfigError(f"{unsigned(url)}?…: a URL with a query, as a signed one, names one file, and no folder")
     scheme = urlsplit(url).scheme
     if scheme in SCHEMES[1:]:
         if not url.startswith(f"{scheme}://"):

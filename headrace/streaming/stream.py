@@ -6,7 +6,6 @@ It also decides the names of streams in saved states. Streams are opened by `sha
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import urlsplit
 
 from headrace.arguments import convert, each, instance, number, optional, path, text, whole
 from headrace.errors import ConfigError
@@ -96,10 +95,9 @@ class Stream:
 
     @property
     def public_place(self) -> str | None:
-        """`place` from any working folder; None for a list of tars, and for a URL with a signature or a password."""
+        """`place` from any working folder; None for a list of tars, and for a URL with a signature."""
         place = absolute(self.place)
-        has_secret = is_signed(place) or (place.startswith("http") and "@" in urlsplit(place).netloc)
-        return None if has_secret or "\n" in place else place
+        return None if is_signed(place) or "\n" in place else place
 
     @property
     def cache(self) -> str | None:

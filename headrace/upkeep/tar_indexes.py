@@ -23,7 +23,7 @@ from headrace.locate.no_shards import no_samples
 from headrace.locate.tars import PlainTars, has_name, indexed_folder
 from headrace.machine import num_cores
 from headrace.ordered import TaskThreads, map_in_order
-from headrace.signed_urls import is_signed, unsigned
+from headrace.signed_urls import check_no_password, is_signed, unsigned
 from headrace.stores.storage import Storage, open_storage
 from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
 
@@ -94,8 +94,10 @@ def _target(pattern: str, into: str | None) -> Storage | None:
     """The folder that gets the files; None for that of the tars.
 
     Raises:
-        ConfigError: it is on the Hub, which takes no files, or an output of Headrace.
+        ConfigError: it is on the Hub, which takes no files, or an output of Headrace, or a URL has a password.
     """
+    for name in (pattern, into or ""):
+        check_no_password(name)
     if (into or pattern).startswith("hf://"):
         raise ConfigError(
             f"{into or pattern}: nothing is written to the Hub: pass --into DIR, a folder or a bucket that gets the "

