@@ -99,9 +99,10 @@ class RankStreams:
             found = [list(batch["keys"]) for batch in loader]
         except HeadraceError as error:
             return [f"resumed after {self._middle} batches: reading failed: {error}"]
-        if found == left:
+        pairs = enumerate(zip(found, left, strict=False))
+        at = next((i for i, (one, other) in pairs if not _continues(one, other)), min(len(found), len(left)))
+        if at == len(found) == len(left):
             return []
-        at = next((i for i, (a, b) in enumerate(zip(found, left, strict=False)) if a != b), min(len(found), len(left)))
         came = f"{len(found)} batches arrived, {len(left)} were expected; the first difference is in batch {at}"
         return [f"resumed after {self._middle} batches: {came}"]
 
@@ -126,6 +127,14 @@ class RankStreams:
         )
         workers, ahead = self.loader.num_workers, self.loader.prefetch_factor
         return StreamingDataLoader(dataset, num_workers=workers, prefetch_factor=ahead)
+
+
+def _continues(found: Sequence[str], left: Sequence[str]) -> bool:
+    """Whether a batch of a resumed job is the one that was left.
+
+    The resumed job reads no latents, so it has keys where samples without latents were left out (`""`).
+    """
+    return len(found) == len(left) and all(key in {"", one} for one, key in zip(found, left, strict=True))
 
 
 def resumable_batch_size(num_samples: int, wanted: int) -> int:

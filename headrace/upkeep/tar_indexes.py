@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from headrace.catalog.stored.header import HEADER_PATH
 from headrace.errors import ConfigError, FormatError, NotFoundError
-from headrace.format.indexes.index import ShardIndex
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, write_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.sizes import parse_sizes
 from headrace.format.snapshots.sizes_file import write_sizes
+from headrace.format.snapshots.tar_lists import tar_version
 from headrace.format.tars.member_names import KeyAt, Naming
 from headrace.format.tars.tar import sha256_of
 from headrace.format.tars.tar_names import is_plain_tar
@@ -147,6 +148,8 @@ def _index_one(storage: Storage, name: str, wanted: Naming) -> IndexedTar:
             naming, file_name = naming_of(wanted.key_at, there), name.rpartition("/")[2]
             naming = replace(naming, audio_fields=wanted.audio_fields or naming.audio_fields)
             index = index_tar(file, file_name, sha256=sha256, naming=naming)
+        if there is not None and there.notes.get(VERSION_NOTE) == tar_version(storage, name):
+            index = replace(index, notes=index.notes | there.notes)  # the columns beside the tar know it by them
         write_index(storage, name, index)
     except FormatError as error:
         return IndexedTar(name, 0, num_bytes, str(error))

@@ -19,7 +19,7 @@ from headrace.format.beside.column_files import SPECS_KEY, publish_columns, read
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec, ColumnTable
 from headrace.format.indexes.foreign_indexes import find_foreign_index
-from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
+from headrace.format.indexes.index import DIGEST_NOTE, VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, write_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
 from headrace.format.manifests.manifests import (
@@ -37,7 +37,14 @@ from headrace.format.manifests.manifests import (
 from headrace.format.shards.writer import ShardPlace
 from headrace.format.snapshots.commits import commit_snapshot
 from headrace.format.snapshots.snapshots import Snapshot, read_snapshot, snapshot_numbers
-from headrace.format.snapshots.tar_lists import TARS, TarList, commit_tars, read_tar_list, tar_version
+from headrace.format.snapshots.tar_lists import (
+    TARS,
+    TarList,
+    commit_tars,
+    is_index_of,
+    read_tar_list,
+    tar_version,
+)
 from headrace.format.tars.member_names import Naming
 from headrace.locate.tars import PlainTars
 from headrace.machine import num_cores
@@ -192,7 +199,7 @@ def _one(
         version = tar_version(storage, name)
     rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
-    if before is not None and before.input_digest == made_of:
+    if before is not None and before.input_digest == made_of and _is_indexed(wanted.into, name, before, version):
         return IndexedTar(name, before.num_samples, before.num_bytes), None
     theirs = find_foreign_index(storage, name) if looked is None else looked.result()
     try:
@@ -207,11 +214,21 @@ def _one(
             index, columns = with_columns(file, index, split, reads_members=wanted.reads_members)
     except FormatError as error:
         return IndexedTar(name, 0, storage.size(name), str(error)), None
-    write_index(wanted.into, name, replace(index, notes=index.notes | {VERSION_NOTE: version}))
-    table.write_bytes(columns.to_bytes())
     digest = hashlib.sha256(replace(index, shard="", notes={}).to_bytes()).hexdigest()
+    notes = index.notes | {VERSION_NOTE: version, DIGEST_NOTE: digest}
+    write_index(wanted.into, name, replace(index, notes=notes))
+    table.write_bytes(columns.to_bytes())
     entry = ShardEntry(name, index.num_bytes, len(index), *_length(index), made_of, len(index))
     return IndexedTar(name, len(index), index.num_bytes), _Read(entry, digest, table, kinds_of(columns))
+
+
+def _is_indexed(into: Storage, name: str, before: ShardEntry, version: str) -> bool:
+    """Whether the index of a tar is there, and is the one of an earlier call."""
+    try:
+        found = find_index(into, name)
+    except FormatError:
+        return False
+    return found is not None and is_index_of(found.index, before.name, version)
 
 
 def _opened(wanted: TarSet, name: str) -> BinaryIO:

@@ -19,6 +19,7 @@ from headrace.smoke.streams import (
 )
 from headrace.stores.storage import LocalStorage
 from tests.support.audio_shards import commit, noise, write_partition
+from tests.support.output_builds import LENGTHS, Built, write_audio
 
 IN_PROCESS = LoaderConfig(num_workers=0)
 KEYS = [f"k{number}" for number in range(7)]
@@ -61,6 +62,16 @@ def test_every_rank_reads_batches_before_and_after_resuming(job_of, batch_size):
     list(streams.arrivals())
     assert 1 <= streams._middle == len(streams.batches[0]) // 2
     assert streams.resume_faults() == streams.batch_faults() == []
+
+
+@pytest.mark.parametrize("spoilt", LENGTHS)
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_a_sample_without_latents_may_be_in_any_batch(tmp_path, spoilt, batch_size):
+    write_audio(tmp_path)
+    latents = Built(tmp_path, spoilt=spoilt).commit().storage
+    with contextlib.closing(RankStreams(latents.uri, None, IN_PROCESS, batch_size)) as streams:
+        assert len(list(streams.arrivals())) == len(LENGTHS) - 1
+        assert streams.resume_faults() == []
 
 
 def test_a_rank_with_one_batch_resumes_before_it(job_of):

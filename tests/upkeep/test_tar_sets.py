@@ -8,7 +8,7 @@ import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World, webdataset_loader
 from headrace.cli import main
-from headrace.errors import ConfigError, IntegrityError
+from headrace.errors import ConfigError, HeadraceError, IntegrityError, NotFoundError
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
@@ -246,3 +246,93 @@ def test_the_command_indexes_with_columns(tmp_path, capsys):
     assert main(["index", str(tars), "--columns", "--into", str(tmp_path / "into"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"num_indexed": 3, "num_samples": 12, "faults": []}
     assert keys(str(tmp_path / "into"), where="speaker = 'p1'") == ["s001", "s004", "s007", "s010"]
+
+
+def rewritten(tars, numbers):
+    """Write `train-001.tar` again with other samples, and index the tars again. A view of the tars stays as it was."""
+    blobs = [members(number) for number in numbers]
+    (tars / "train-001.tar").write_bytes(tar_of({name: blob for one in blobs for name, blob in one.items()}))
+    index(tars)
+
+
+def stated(tars, **selection):
+    loader = StreamingDataLoader(StreamingDataset(remote=str(tars), batch_size=1, **selection))
+    next(iter(loader))
+    return loader.state_dict()
+
+
+def resumed(tars, state, **selection):
+    loader = StreamingDataLoader(StreamingDataset(remote=str(tars), batch_size=1, **selection))
+    loader.load_state_dict(state)
+    return list(loader)
+
+
+SELECTIONS = {"view": {"view": "loud"}, "where": {"where": "snr >= 1.5"}, "columns": {"columns": ["metadata"]}}
+ORDERS = {"others": [6, 4, 5, 7], "fewer": [4], "more": [2, 3, 4, 5, 6, 7]}
+AGAIN = r"train-001\.tar: was written and indexed again since the snapshot that is read"
+
+
+@pytest.mark.parametrize("numbers", ORDERS.values(), ids=ORDERS)
+@pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
+def test_samples_of_a_snapshot_are_not_looked_for_in_a_tar_that_was_written_again(selection, numbers, tmp_path):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    make_view(str(tars), "loud", "snr >= 1.5")
+    state = stated(tars, **selection)
+    opened_before = StreamingDataset(remote=str(tars), batch_size=1, **selection)
+    assert len(opened_before)
+    rewritten(tars, numbers)
+    with pytest.raises(IntegrityError, match=AGAIN):
+        keys(str(tars), snapshot=1, **SELECTIONS["where"])
+    for read in (lambda: list(StreamingDataLoader(opened_before)), lambda: resumed(tars, state, **selection)):
+        with pytest.raises(HeadraceError, match=AGAIN):
+            read()
+    if "view" in selection:
+        with pytest.raises(IntegrityError, match=AGAIN):
+            keys(str(tars), **selection)
+    make_view(str(tars), "loud", "snr >= 1.5")
+    assert keys(str(tars), **SELECTIONS["where"]) == keys(str(tars), **SELECTIONS["view"])
+
+
+def test_a_tar_that_is_gone_is_named_by_readers_of_an_older_view(tmp_path):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    make_view(str(tars), "loud", "snr >= 1.5")
+    (tars / "train-001.tar").unlink()
+    for _ in range(2):
+        with pytest.raises(
+            NotFoundError, match=r"train-001\.tar: the tar is gone since .*`headrace view` for each view"
+        ):
+            keys(str(tars), view="loud")
+        index(tars)
+    make_view(str(tars), "loud", "snr >= 1.5")
+    assert keys(str(tars), view="loud") == [f"s{number:03d}" for number in (3, 8, 9, 10, 11)]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "another tool's"])
+def test_a_lost_index_is_written_again(damage, tmp_path):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    path = tars / "train-001.idx"
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:100] if damage == "cut" else b"{}")
+    index(tars)
+    assert len(keys(str(tars), columns=["metadata"])) == 12
+
+
+@pytest.mark.parametrize("command", ["index", "index columns", "index columns into"])
+def test_an_indexed_tar_has_no_faults_and_keeps_its_columns_when_it_is_indexed_otherwise(command, tmp_path):
+    tars, into = write_tars(tmp_path / "tars"), tmp_path / "into"
+    index(tars)
+    index(tars, into)
+    for _ in range(2):
+        assert main(["verify", str(tars)]) == 0
+        assert len(keys(str(tars), columns=["metadata"])) == len(keys(str(into), columns=["metadata"])) == 12
+        words = {"index": [], "index columns": ["--columns"], "index columns into": ["--columns", "--into", str(into)]}
+        assert main(["index", str(tars), *words[command]]) == 0
+    flipped = bytearray((tars / "train-001.tar").read_bytes())
+    flipped[flipped.index(b'"speaker"') + 1] ^= 1
+    (tars / "train-001.tar").write_bytes(flipped)
+    assert main(["verify", str(tars)]) == 1

@@ -34,6 +34,8 @@ REFUSED_NOTE = "refused"
 """The note that lists, as JSON, the recordings or latents that were planned for a shard and rejected."""
 VERSION_NOTE = "version"
 """The note with the version of the tar that an index was made from (`Storage.version`), where its digest is unknown."""
+DIGEST_NOTE = "digest"
+"""The note with the digest by which a snapshot of tars of others names the tar that an index is of."""
 ABSENT = -1
 
 NAME_ERRORS = "surrogateescape"

@@ -11,6 +11,7 @@ from functools import partial
 
 from headrace.errors import AlreadyExistsError, FormatError
 from headrace.format import tables
+from headrace.format.indexes.index import DIGEST_NOTE, VERSION_NOTE, ShardIndex
 from headrace.format.manifests.manifests import NumberedManifest
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshot_draft import Drafting
@@ -24,7 +25,7 @@ from headrace.format.snapshots.snapshots import (
     snapshot_path,
 )
 from headrace.format.tars.member_names import KeyAt
-from headrace.format.tars.tar_names import digest_ending
+from headrace.format.tars.tar_names import digest_ending, without_suffix
 from headrace.format.typed_json import typed
 from headrace.format.versioned_json import versioned_bytes, versioned_json
 from headrace.stores.refetch import is_local, read_sound
@@ -165,6 +166,19 @@ def commit_tars(
     except AlreadyExistsError as error:
         raise AlreadyExistsError(f"{storage.uri}: another `headrace index` was faster; run it again") from error
     return NumberedSnapshot(number, draft.snapshot), True
+
+
+def is_index_of(index: ShardIndex, shard: str, version: str) -> bool:
+    """Whether an index is the one that a snapshot of tars had.
+
+    Args:
+        index: the index.
+        shard: name of the tar's shard in the snapshot.
+        version: of the tar that is there now (`tar_version`).
+    """
+    digest = index.notes.get(DIGEST_NOTE, "")
+    is_named_so = bool(digest) and without_suffix(shard).endswith(digest_ending(digest))
+    return is_named_so and index.notes.get(VERSION_NOTE) == version
 
 
 def _path(digest: str) -> str:

@@ -4,16 +4,17 @@ Names, sizes and indexes come from the folder of the snapshot. A tar is looked a
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import ConfigError, IntegrityError
+from headrace.errors import ConfigError, IntegrityError, NotFoundError
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.format.snapshots.tar_lists import folder_of, read_tar_list, tar_version
+from headrace.format.snapshots.tar_lists import folder_of, is_index_of, read_tar_list, tar_version
 from headrace.locate.tars import PlainTars
 from headrace.stores.storage import Storage, Transfer
 from headrace.streaming.shards.shard_set import ShardList, ShardSet, SnapshotShards, snapshot_shards
@@ -44,22 +45,33 @@ class TarShards(SnapshotShards):
 
 @dataclass(frozen=True, slots=True)
 class WrittenIndexes:
-    """Reads the indexes of tars in the folder that has them (`ShardSet.load_index`)."""
+    """Reads the indexes of tars in the folder that has them (`ShardSet.load_index`).
+
+    Attributes:
+        folder: the folder.
+        names: path of a tar → name of its shard in the snapshot.
+    """
 
     folder: Storage
+    names: Mapping[str, str] = field(repr=False)
 
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
         """The index of a tar.
 
         Raises:
-            IntegrityError: it is missing, or the tar was written again since.
+            IntegrityError: it is missing, or the tar was written again since the snapshot, or since its index.
         """
-        found = find_index(self.folder, shard)
-        if found is None or found.index.notes.get(VERSION_NOTE) != tar_version(storage, shard):
+        found, version = find_index(self.folder, shard), tar_version(storage, shard)
+        if found is None or found.index.notes.get(VERSION_NOTE) != version:
             why = "has no index there" if found is None else "was written again since"
             raise IntegrityError(
                 f"{storage.uri}/{shard}: {why} `headrace index` wrote {self.folder.uri}: run it again with the same "
                 "arguments"
+            )
+        if not is_index_of(found.index, self.names[shard], version):
+            raise IntegrityError(
+                f"{storage.uri}/{shard}: was written and indexed again since the snapshot that is read: make views "
+                "again (`headrace view`), and open the data set again; a state that was saved before cannot go on"
             )
         return found.index
 
@@ -81,7 +93,9 @@ def open_indexed(storage: Storage, found: NumberedSnapshot, split: str | None, t
     listed = read_tar_list(storage, found.snapshot)
     tars = TarShards(shards.table, shards.rows, tuple(listed.of_rows(shards.table)))
     identity = replace(identity, key_at=listed.key_at)
-    return ShardSet(listed.storage(storage, transfer), tars, identity, WrittenIndexes(folder_of(storage, transfer)))
+    names = {tars.paths[row]: shards.table.name(row) for row in range(len(shards.table))[shards.rows]}
+    indexes = WrittenIndexes(folder_of(storage, transfer), names)
+    return ShardSet(listed.storage(storage, transfer), tars, identity, indexes)
 
 
 def check_named(named: str, tars: PlainTars, shards: ShardList) -> None:
@@ -91,10 +105,17 @@ def check_named(named: str, tars: PlainTars, shards: ShardList) -> None:
 
     Raises:
         ConfigError: a part of the tars was named.
+        NotFoundError: a tar of the snapshot is gone.
     """
     whole = shards.whole if isinstance(shards, ViewShards) else shards
     there = {whole.name(shard) for shard in range(len(whole.num_samples))}
-    if left := there.difference(tars.names):
+    left = there.difference(tars.names)
+    if gone := next((name for name in sorted(left)[:_SHOWN] if not tars.storage.exists(name)), None):
+        raise NotFoundError(
+            f"{tars.storage.uri}/{gone}: the tar is gone since the snapshot that is read: put it back, or run "
+            "`headrace index --columns` again, and `headrace view` for each view"
+        )
+    if left:
         raise ConfigError(
             f"{named}: names {len(tars.names)} tars, and the columns in {tars.storage.uri} are of {len(left)} more, "
             f"such as {min(left)}: name the folder, and choose samples by split=, view= or where="
