@@ -53,7 +53,8 @@ def no_snapshots(named: str, wanted: str, folder: Storage | None = None) -> Conf
     if folder is not None:
         return ConfigError(f"{named}: {wanted} needs a folder with snapshots: name {folder.uri} itself")
     return ConfigError(
-        f"{named}: {wanted} needs snapshots, and this is a plain WebDataset; outputs of Headrace have them"
+        f"{named}: {wanted} needs snapshots, and this is a plain WebDataset; outputs of Headrace have them. Of other "
+        "tars, `headrace index --columns` makes columns, which StreamingDataset and `headrace view` read"
     )
 
 

@@ -28,7 +28,7 @@ from headrace.format.sizes import ENERGON_SIZES, parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.tar_lists import TARS, read_tar_list
-from headrace.format.tars.name_lists import common_folder
+from headrace.format.tars.name_lists import common_folder, once
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
@@ -192,7 +192,7 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
         FormatError: the URLs are of several stores.
     """
     lines = (line.strip() for line in storage.read(name).decode(errors="replace").splitlines())
-    names = list(dict.fromkeys(line for line in lines if line and line[0] != "#"))
+    names = once(named, [line for line in lines if line and line[0] != "#"])
     if not names or not all(map(is_tar, names)):
         odd = next((unsigned(name) for name in names if not is_tar(name)), None)
         raise NoShardsError(

@@ -16,7 +16,7 @@ from headrace.format.tars.member_names import JSON_FIELD
 from headrace.format.tars.tar import payload
 from headrace.format.typed_json import json_object
 
-_TEXTS = {"transcript": "transcript", "text": "text", "txt": "text"}  # the last one that a sample has counts
+_TEXTS = {"txt": "text", "transcript": "transcript", "text": "text"}
 _CLASSES = ("cls", "cls2", "class", "count", "index", "inx", "id")  # members that WebDataset decodes as numbers
 _INT64 = range(-(1 << 63), 1 << 63)
 Kinds = Mapping[tuple[bool, str], ColumnKind]
@@ -38,7 +38,10 @@ def with_columns(
         FormatError: the JSON of a sample is not a JSON object, or a text is not UTF-8.
     """
     crc32, rows = index.crc32.copy(), []
-    wanted = [name for name in (JSON_FIELD, *_TEXTS, *_CLASSES) if reads_members and name in index.fields]
+    # The last one that has a column counts: a member of its name, else the JSON, else the text called txt.
+    wanted = [
+        name for name in ("txt", JSON_FIELD, "transcript", "text", *_CLASSES) if reads_members and name in index.fields
+    ]
     for number, key in enumerate(index.keys()):
         found: dict[str, Any] = {}
         for name in wanted:

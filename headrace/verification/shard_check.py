@@ -143,9 +143,8 @@ def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:
         theirs, ours = getattr(stored, name), getattr(found, name)
         if theirs is None or ours is None or theirs.shape != ours.shape:
             continue
-        differs = theirs != ours
-        if name in _CHECKSUMS and not stored.sha256:  # an index of headers alone knows those of some members
-            differs &= theirs != ABSENT
+        is_partial = name in _CHECKSUMS and not stored.sha256  # made from headers: it has the checksums of some members
+        differs = (theirs != ours) & ~(is_partial & (theirs == ABSENT))
         if differs.any():
             row = int(np.argwhere(differs.reshape(len(ours), -1).any(1))[0, 0])
             yield f".idx: {name} of {found.key(row)} is {theirs[row].tolist()}, the tar has {ours[row].tolist()}"

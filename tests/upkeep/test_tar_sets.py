@@ -14,7 +14,7 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table, snaps
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.upkeep.tar_views import make_view
-from tests.support.foreign_tars import members, write_tars
+from tests.support.foreign_tars import flac, members, write_tars
 from tests.support.tars import tar_of
 
 
@@ -336,3 +336,42 @@ def test_an_indexed_tar_has_no_faults_and_keeps_its_columns_when_it_is_indexed_o
     flipped[flipped.index(b'"speaker"') + 1] ^= 1
     (tars / "train-001.tar").write_bytes(flipped)
     assert main(["verify", str(tars)]) == 1
+
+
+TEXTS = {
+    "txt": ({"s001.txt": b"member"}, "member"),
+    "json": ({"s001.json": b'{"text": "json"}'}, "json"),
+    "json and txt": ({"s001.json": b'{"text": "json"}', "s001.txt": b"member"}, "json"),
+    "json and text": ({"s001.json": b'{"text": "json"}', "s001.text": b"member"}, "member"),
+    "txt and text": ({"s001.text": b"member", "s001.txt": b"other"}, "member"),
+}
+
+
+@pytest.mark.parametrize(("files", "text"), TEXTS.values(), ids=TEXTS)
+def test_the_column_text_is_what_a_sample_has_under_that_name(tmp_path, files, text):
+    audio = {"s001.flac": flac(1, 400)}
+    (tmp_path / "a-0.tar").write_bytes(tar_of(audio | files))
+    index(tmp_path)
+    (sample,) = StreamingDataset(remote=str(tmp_path), batch_size=1, where=f"text = '{text}'")
+    if "s001.json" in files and "s001.text" not in files:
+        assert sample["metadata"]["text"] == text
+
+
+def test_empty_tars_of_a_set_are_no_reason_to_warn(tmp_path, recwarn):
+    tars = write_tars(tmp_path / "tars")
+    (tars / "empty-000.tar").write_bytes(tar_of({}))
+    index(tars)
+    assert len(keys(str(tars), where="true")) == 12
+    assert not [str(one.message) for one in recwarn if "are not read" in str(one.message)]
+
+
+def test_a_tar_that_came_after_a_view_is_said_with_the_way_out(tmp_path):
+    tars = write_tars(tmp_path / "tars")
+    index(tars)
+    make_view(str(tars), "all", "true")
+    write_tars(tars, 1, prefix="x-", first=50)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"1 tars are not read \(x-000\.tar\).*`headrace view` for the view"):
+            assert len(keys(str(tars), view="all")) == 12
+        index(tars)
+    assert len(keys(str(tars), where="true")) == 16

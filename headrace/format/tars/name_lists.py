@@ -1,6 +1,7 @@
 """Makes names of data sets absolute, and one name of a list of tars. No store and no disk is asked."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -43,9 +44,8 @@ def name_of_tars(name: str, value: object) -> str:
     """
     if isinstance(value, str | os.PathLike):
         return path(name, value)
-    names = list(
-        dict.fromkeys(map(absolute, each(name, value, path, "a path or URL, or a list of paths or URLs of tars")))
-    )
+    given = list(map(absolute, each(name, value, path, "a path or URL, or a list of paths or URLs of tars")))
+    names = once(name, given)
     if not names:
         raise ConfigError(f"{name} is empty: name at least one tar")
     for tar in names:
@@ -58,6 +58,24 @@ def name_of_tars(name: str, value: object) -> str:
     if root is None:
         raise ConfigError(f"{name}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
     return names[0] if len(names) == 1 else "\n".join([root, *below])
+
+
+def once(listed: str, names: Sequence[str]) -> list[str]:
+    """The names without repetitions, in their order. Warns of a repetition: a sample has one key in a data set.
+
+    Args:
+        listed: what has the names, for the warning.
+        names: the names.
+    """
+    found = list(dict.fromkeys(names))
+    if len(found) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        warnings.warn(
+            f"{listed}: names {unsigned(twice)} twice, and it is read once: leave it out, or name it in a stream of "
+            "its own with repeat=2",
+            stacklevel=2,
+        )
+    return found
 
 
 def common_folder(names: Sequence[str]) -> tuple[str | None, list[str]]:

@@ -29,9 +29,11 @@ class TarShards(SnapshotShards):
 
     Attributes:
         paths: path of the tar of each row of the table.
+        empty: paths of the tars of the snapshot that have no samples.
     """
 
     paths: tuple[str, ...] = field(repr=False, default=())
+    empty: frozenset[str] = field(repr=False, default=frozenset())
 
     def name(self, shard: int) -> str:
         """See `ShardList.name`."""
@@ -91,7 +93,8 @@ def open_indexed(storage: Storage, found: NumberedSnapshot, split: str | None, t
     """
     shards, identity = snapshot_shards(storage, found, split)
     listed = read_tar_list(storage, found.snapshot)
-    tars = TarShards(shards.table, shards.rows, tuple(listed.of_rows(shards.table)))
+    paths = tuple(listed.of_rows(shards.table))
+    tars = TarShards(shards.table, shards.rows, paths, frozenset(listed.places().keys() - set(paths)))
     identity = replace(identity, key_at=listed.key_at)
     names = {tars.paths[row]: shards.table.name(row) for row in range(len(shards.table))[shards.rows]}
     indexes = WrittenIndexes(folder_of(storage, transfer), names)
@@ -108,6 +111,7 @@ def check_named(named: str, tars: PlainTars, shards: ShardList) -> None:
         NotFoundError: a tar of the snapshot is gone.
     """
     whole = shards.whole if isinstance(shards, ViewShards) else shards
+    assert isinstance(whole, TarShards), "the tars of a snapshot"
     there = {whole.name(shard) for shard in range(len(whole.num_samples))}
     left = there.difference(tars.names)
     if gone := next((name for name in sorted(left)[:_SHOWN] if not tars.storage.exists(name)), None):
@@ -120,10 +124,12 @@ def check_named(named: str, tars: PlainTars, shards: ShardList) -> None:
             f"{named}: names {len(tars.names)} tars, and the columns in {tars.storage.uri} are of {len(left)} more, "
             f"such as {min(left)}: name the folder, and choose samples by split=, view= or where="
         )
-    if new := sorted(set(tars.names) - there):
+    if new := sorted(set(tars.names) - there - whole.empty):
         shown = ", ".join(new[:_SHOWN])
+        is_view = isinstance(shards, ViewShards)
+        way_out = "`headrace index --columns` again" + (", and `headrace view` for the view" if is_view else "")
         warnings.warn(
-            f"{named}: {len(new)} tars are not read ({shown}{', …' if len(new) > _SHOWN else ''}), since they have no "
-            "columns yet: run `headrace index --columns` again",
+            f"{named}: {len(new)} tars are not read ({shown}{', …' if len(new) > _SHOWN else ''}), since they came "
+            f"after the {'view' if is_view else 'columns'}: run {way_out}",
             stacklevel=2,
         )

@@ -33,7 +33,13 @@ def test_a_dataset_and_a_stream_read_a_list_in_its_order(tars):
     assert keys(remote=tars) == IN_ORDER
     assert keys(streams=[Stream(remote=tuple(tars))]) == IN_ORDER
     assert keys(remote=tars[:1]) == ["s010", "s011"]
-    assert keys(remote=[*tars, tars[0]]) == IN_ORDER
+
+
+def test_a_tar_that_is_named_twice_is_read_once_with_a_warning(tars, tmp_path):
+    (tmp_path / "list.txt").write_text("\n".join([*tars, tars[0]]))
+    for remote in ([*tars, tars[0]], str(tmp_path / "list.txt")):
+        with pytest.warns(UserWarning, match=r"b/train-000\.tar twice, and it is read once"):
+            assert keys(remote=remote) == IN_ORDER
 
 
 def test_paths_are_relative_to_the_folder_of_the_process(tars, tmp_path, monkeypatch):
