@@ -9,11 +9,24 @@ from headrace.testing.exporter_contract import ExporterContract
 
 if TYPE_CHECKING:
     from headrace.testing.encoder_contract import EncoderContract
+    from headrace.testing.field_contract import FieldContract
     from headrace.testing.storage_contract import StorageContract
 
-__all__ = ["CorpusContract", "EncoderContract", "ExporterContract", "StorageContract", "tiny_config", "write_corpus"]
+__all__ = [
+    "CorpusContract",
+    "EncoderContract",
+    "ExporterContract",
+    "FieldContract",
+    "StorageContract",
+    "tiny_config",
+    "write_corpus",
+]
 
-_LATER = {"EncoderContract": "encoder_contract", "StorageContract": "storage_contract"}  # import torch, or pytest
+_LATER = {  # they import torch, or pytest
+    "EncoderContract": "encoder_contract",
+    "FieldContract": "field_contract",
+    "StorageContract": "storage_contract",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - a class
