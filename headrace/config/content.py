@@ -14,7 +14,7 @@ from headrace.audio import AudioFormat, Codec, Transform
 from headrace.config.partitioning import ShardSize
 from headrace.config.section import Name, Section, checked_object
 from headrace.config.tables import Table
-from headrace.encoders import KINDS
+from headrace.encoders import KINDS, kind_names
 from headrace.errors import ConfigError
 
 _ColumnName = Annotated[str, Field(min_length=1)]
@@ -135,8 +135,8 @@ class EncoderConfig(BaseModel):
     @field_validator("kind")
     @classmethod
     def _is_known(cls, kind: str) -> str:
-        if kind not in KINDS:
-            raise ValueError(f"expected one of {', '.join(sorted(KINDS))}")
+        if kind not in KINDS and kind not in kind_names():
+            raise ValueError(f"expected one of {', '.join(kind_names())}")
         return kind
 
     @property
