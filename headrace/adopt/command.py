@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from headrace.adopt.listing import FileList, Layout, counts_said, extensions_of, listed
+from headrace.adopt.listing import FileList, Layout, counts_said, extensions_of
 from headrace.adopt.recognising import recognise
 from headrace.adopt.samples import Sample, Samples, first_samples
 from headrace.adopt.yaml_text import yaml_text
@@ -41,8 +41,7 @@ def adopt(arguments: Sequence[str]) -> int:
     """
     options = _parser().parse_args(arguments)
     path = options.path.expanduser().absolute()
-    files = listed(path)
-    layout = recognise(files)
+    files, layout = recognise(path)
     target, page = (options.yaml or Path(f"{_name(path)}.yaml")).absolute(), options.page and options.page.absolute()
     output = (options.output or target.parent / "shards" / target.stem).absolute()
     for file in filter(None, (target, page)):

@@ -32,12 +32,14 @@ class FileList:
         root: the folder.
         names: paths relative to the root, sorted; hidden files are left out.
         is_whole: whether these are all files.
+        table: the file that the user named as the table of the recordings; empty if any file may be one.
     """
 
     path: Path
     root: Path
     names: tuple[str, ...]
     is_whole: bool = True
+    table: str = ""
 
     @functools.cached_property
     def audio(self) -> tuple[str, ...]:
@@ -69,6 +71,21 @@ class FileList:
         audio = frozenset(self.audio)
         return tuple(name for name in self.names if name not in audio and not self.sidecar_extension(name))
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Files that may be tables of the recordings: the one that the user named, or `others`."""
+        return (self.table,) if self.table else self.others
+
+    def rows(self, name: str, most: int) -> list[dict[str, Any]]:
+        """The first rows of a Parquet file, without nulls; none of a file that cannot be read."""
+        import polars as pl  # noqa: PLC0415 - not for other layouts
+
+        try:
+            found = pl.scan_parquet(self.root / name, glob=False).head(most).collect()
+        except (OSError, pl.exceptions.PolarsError):
+            return []
+        return [{key: cell for key, cell in row.items() if cell is not None} for row in found.iter_rows(named=True)]
+
     def lines(self, name: str) -> list[str]:
         """The first lines of a file that are not blank; none of a file that cannot be read or is not text."""
         try:
@@ -99,6 +116,11 @@ def listed(path: Path) -> FileList:
         raise ConfigError(f"{path}: there is no such file or folder")
     names = list(islice(_below(path), _MOST_FILES + 1))
     return FileList(path, path, tuple(sorted(names[:_MOST_FILES])), len(names) <= _MOST_FILES)
+
+
+def beside_table(path: Path) -> FileList:
+    """The files of a table's folder, of which no other is taken for a table."""
+    return replace(listed(path.parent), table=path.name)
 
 
 def _below(path: Path) -> Iterator[str]:

@@ -17,6 +17,7 @@ Row = Mapping[str, str]
 _ROWS = 50
 _MOST_TABLES = 50
 _CSV, _JSON = (".csv", ".tsv", ".txt"), (".jsonl", ".json", ".list")
+_PARQUET = ".parquet"
 _PACKED = (".gz", ".zst")
 _RAVEN = "Selection\t"
 _STARTS = ("start", "start_time", "begin", "onset", "t0", "offset", "Begin Time (s)")
@@ -51,7 +52,7 @@ class _Link:
 
 def librispeech(files: FileList) -> Layout | None:
     """A table in each folder, with an id and then words up to the end of the line."""
-    names = [name for name in files.others if name.endswith(".trans.txt")]
+    names = [name for name in files.tables if name.endswith(".trans.txt")]
     form = {"delimiter": " ", "header": ["utt", "text"]}
     rows = {name: [line.split(maxsplit=1) for line in files.lines(name)[:_ROWS]] for name in names[:5]}
     tables = [_Table(name, [dict(zip(form["header"], row, strict=False)) for row in rows[name]], form) for name in rows]
@@ -60,7 +61,7 @@ def librispeech(files: FileList) -> Layout | None:
 
 def raven(files: FileList) -> Layout | None:
     """Selection tables of Raven or BirdNET: each row is an event of a recording."""
-    texts = [name for name in files.names if name.endswith(".txt")]
+    texts = [name for name in ([files.table] if files.table else files.names) if name.endswith(".txt")]
     heads = {name: files.lines(name) for name in texts[:_MOST_TABLES]}
     found = [name for name, lines in heads.items() if lines and lines[0].startswith(_RAVEN)]
     tables = [_Table(name, _delimited(heads[name], "\t", csv.QUOTE_NONE), {"format": "tsv"}) for name in found]
@@ -72,7 +73,7 @@ def raven(files: FileList) -> Layout | None:
 
 def audiofolder(files: FileList) -> Layout | None:
     """An `audiofolder` of Hugging Face: `metadata` with a column `file_name`."""
-    names = [name for name in files.others if name.rpartition("/")[2] in {"metadata.csv", "metadata.jsonl"}]
+    names = [name for name in files.tables if name.rpartition("/")[2] in {"metadata.csv", "metadata.jsonl"}]
     tables = [table for table in map(_table(files), names[:_MOST_TABLES]) if table and "file_name" in table.rows[0]]
     pattern = f"**/{names[0].rpartition('/')[2]}" if names else ""
     return _layout(files, "Hugging Face audiofolder", tables, pattern)
@@ -82,7 +83,7 @@ def any_table(files: FileList) -> Layout | None:
     """Tables with a header, or LJSpeech's form without one, that name recordings by path, name or id."""
     if not files.names:
         return None
-    names = [name for name in files.others if _plain(name).endswith((*_CSV, *_JSON))]
+    names = [name for name in files.tables if _plain(name).endswith((*_CSV, *_JSON, _PARQUET))]
     read = [table for table in map(_table(files), names[:_MOST_TABLES]) if table]
     linked = [(table, link) for table in read if (link := _link(files, table))]
     if not linked:
@@ -100,6 +101,11 @@ def any_table(files: FileList) -> Layout | None:
     return layout and layout.with_sidecars(sidecars(files))
 
 
+def is_table(files: FileList) -> bool:
+    """Whether the file that the user named is a table."""
+    return _table(files)(files.table) is not None
+
+
 def _layout(files: FileList, name: str, tables: Sequence[_Table], pattern: str = "") -> Layout | None:
     """The layout of tables, if they name recordings; the first says how they are read."""
     link = next((found for table in tables if (found := _link(files, table))), None)
@@ -110,6 +116,7 @@ def _layout(files: FileList, name: str, tables: Sequence[_Table], pattern: str =
     spans, key = _spans(first.rows[0]), {"key": "key"} if "key" in first.rows[0] and link.column != "key" else {}
     columns = {**link.columns(first), **spans, **key}
     is_double = len({row.get("View") for row in first.rows}) > 1
+    pattern = "" if files.table else pattern
     metadata = [pattern] if pattern else [place(files, one) for one in names]
     optional = {
         "table": dict(first.form),
@@ -193,7 +200,10 @@ def _is_number(cell: object) -> bool:
 
 def _table(files: FileList) -> Callable[[str], _Table | None]:
     def read(name: str) -> _Table | None:
-        lines, plain = files.lines(name)[: _ROWS + 1], _plain(name)
+        plain = _plain(name)
+        if plain.endswith(_PARQUET):
+            return _Table(name, found) if (found := files.rows(name, _ROWS)) else None
+        lines = files.lines(name)[: _ROWS + 1]
         if plain.endswith(_JSON):
             rows = _objects(lines)
             form = {"format": "jsonl"} if plain.endswith(".list") else {}

@@ -25,6 +25,7 @@ from headrace.errors import BuildError
 from headrace.format.indexes.index import FRAME_RATE_NOTE, REFUSED_NOTE, ShardIndex
 from headrace.format.indexes.index_entries import PlacedTensor, SampleEntry
 from headrace.format.manifests.manifests import ManifestRejection
+from headrace.format.rejects import REFUSED
 from headrace.format.shards.writer import ShardWriter
 from headrace.format.tensors.outputs import OUTPUTS, Output, hidden_output, outputs_as_json
 from headrace.format.tensors.pth import SavedOutputs, saved_outputs
@@ -84,7 +85,7 @@ def publish_shard(route: EncodingRun, encoder: Encoder, outputs: tuple[Output, .
             if isinstance(sample, NoLatents):
                 path = str(content.get("headrace", {}).get("source", ""))
                 refused.append(ManifestRejection(path, sample.code, sample.reason, key))
-                about = latent_json(content, encoder, outputs, {**fact, "refused": sample.code})
+                about = latent_json(content, encoder, outputs, {**fact, REFUSED: sample.code})
                 writer.add(key, {"json": (about, len(about))})
             else:
                 _add(writer, key, sample, latent_json(content, encoder, outputs, fact))

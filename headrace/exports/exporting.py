@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+import numpy as np
+
 from headrace.errors import ConfigError, NotFoundError
 from headrace.exports.exporter import ExportFields, ExportShard, SampleExporter, ShardExporter, Takes
 from headrace.exports.folder import ExportFolder
@@ -63,14 +65,16 @@ def export_snapshot(
 
     Raises:
         NotFoundError: the folder has no such snapshot, or something that was named does not exist.
-        ConfigError: there is no such form or split, the form cannot hold what was selected, the shards are columns, or
-            the target holds files that no export wrote.
+        ConfigError: there is no such form or split, no sample is selected, the form cannot hold what was selected, the
+            shards are columns, or the target holds files that no export wrote.
         FormatError: the target's mark cannot be read.
     """
     opened = _Opened.of(source, selection or Selection())
     if snapshot_numbers(target):
         raise ConfigError(f"{target.uri}: is a shard folder that Headrace builds; export to another folder")
     fields = opened.fields()
+    if not sum(fields.splits.values()):
+        raise opened.nothing_selected()
     folder = ExportFolder(target)
     exporter = open_exporter(to, folder)
     takes = exporter.begin(fields)
@@ -121,13 +125,26 @@ class _Opened:
         shards = list(_shards(source, snapshot, selection.split))
         if selection.view is not None and samples is not None:
             rows = samples.rows()
-            none = next(iter(rows.values()))[:0]
+            none = np.zeros(0, np.int64)
             shards = [replace(shard, rows=rows.get(shard.name, none)) for shard in shards]
         return cls(source, output, replace(selection, snapshot=snapshot.number), snapshot, shards, samples)
 
     def read(self) -> SelectedSamples:
         """The samples."""
         return self.samples or SelectedSamples(self.source.uri, self.output, self.selection)
+
+    def nothing_selected(self) -> ConfigError:
+        """The error for a selection without samples, which most readers of exports reject."""
+        view, split = self.selection.view, self.selection.split
+        named = " of ".join([f"view {view!r}"] * (view is not None) + [f"split {split!r}"] * (split is not None))
+        way_out = "name another snapshot by --snapshot"
+        if split is not None:
+            others = ", ".join(name for name in self.snapshot.snapshot.splits if name != split)
+            way_out = f"name another split ({others}), or leave out --split" if others else "leave out --split"
+        return ConfigError(
+            f"{self.source.uri}, snapshot {self.snapshot.number}: {named or 'the snapshot'} has 0 samples, so there is "
+            f"nothing to export; {way_out}"
+        )
 
     def fields(self) -> ExportFields:
         splits: dict[str, int] = {}

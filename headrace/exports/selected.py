@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,9 @@ from headrace.errors import FormatError, IntegrityError
 from headrace.exports.exporter import ExportAudio, ExportSample
 from headrace.format.beside.column_table import ColumnSpec
 from headrace.format.manifests.manifests import parsed_name
+from headrace.format.rejects import REFUSED
 from headrace.format.sample_starts import sample_starts
+from headrace.format.tensors.outputs import OUTPUTS
 from headrace.format.typed_json import json_object
 from headrace.locate.outputs import LATENTS
 from headrace.streaming.dataset import StreamingDataset
@@ -125,6 +128,8 @@ class SelectedSamples:
         metadata = {} if json_blob is None else _parsed(json_blob, stored)
         if row.columns is not None:
             metadata = row.columns.add_to(metadata)
+        if len(self.outputs) == 1 and (one := row.joined[0]) is not None:
+            metadata = _with_latent_facts(metadata, one)
         firsts = accumulate((len(fields) for fields in self.outputs.values()), initial=0)
         joined = {name: row.joined[first] for name, first in zip(self.outputs, firsts, strict=False)}
         latents = {name: None if one is None else _bytes(one, one.columns.latents) for name, one in joined.items()}
@@ -147,6 +152,14 @@ def _audio(stored: StoredSample) -> dict[str, ExportAudio]:
         extension = stored.columns.names[one.column].rpartition(".")[2]
         found[one.name] = ExportAudio(extension, blob, one.num_frames, one.num_channels)
     return found
+
+
+def _with_latent_facts(metadata: dict[str, Any], latents: StoredSample) -> dict[str, Any]:
+    """The metadata with what loaders look for beside a `.pth`: its named outputs, or why there are no latents."""
+    json_blob = _bytes(latents, latents.columns.json)
+    facts = {} if json_blob is None else _parsed(json_blob, latents).get("headrace", {})
+    known = {name: facts[name] for name in (OUTPUTS, REFUSED) if isinstance(facts, dict) and name in facts}
+    return {**metadata, "headrace": {**metadata.get("headrace", {}), **known}} if known else metadata
 
 
 def _parsed(blob: bytes, stored: StoredSample) -> dict[str, object]:

@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+REFUSED = "refused"
+"""The entry of the JSON of a sample, under `headrace`, with the reason for which its latents were rejected."""
+
 
 class RejectReason(StrEnum):
     """Why a file, a row or the latents of a sample are rejected; `headrace.audio` has further reasons."""
@@ -71,7 +74,7 @@ def latents_rejection(content: object) -> str | None:
     'not_finite'
     """
     about = content.get("headrace") if isinstance(content, dict) else None
-    code = about.get("refused") if isinstance(about, dict) else None
+    code = about.get(REFUSED) if isinstance(about, dict) else None
     return code if isinstance(code, str) else None
 
 

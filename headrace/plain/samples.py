@@ -43,7 +43,7 @@ class SampleDecoder:
         """
         try:
             sample = decode_sample(raw)
-            if sample.keys() == {"__key__", "metadata"} and (code := latents_rejection(sample["metadata"])) is not None:
+            if LATENT_FIELD not in raw and (code := latents_rejection(sample["metadata"])) is not None:
                 return self._without_latents(code)
             return self._transformed(sample)
         except Exception as error:  # decoders raise many kinds; users get one, with shard and key

@@ -130,13 +130,16 @@ def outputs_of_origin(origin: Mapping[str, Any], name: str) -> tuple[Output, ...
     return outputs_of(listed, name) if listed else (hidden_output(str(origin.get("dtype", "float32"))),)
 
 
-def stated_fields(metadata: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, OutputField]:
-    """The named outputs that the JSON of a sample lists and the sample has, as in shards of Headrace."""
+def stated_outputs(metadata: Mapping[str, Any]) -> tuple[Output, ...]:
+    """The named outputs that the JSON of a sample lists; empty if it lists none. Raises `FormatError`."""
     facts = metadata.get("headrace")
     listed = facts.get(OUTPUTS) if isinstance(facts, dict) else None
-    if not listed:
-        return {}
-    (fields,) = output_fields([("", outputs_of(listed, "its JSON"))])
+    return outputs_of(listed, "its JSON") if listed else ()
+
+
+def stated_fields(metadata: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[str, OutputField]:
+    """The named outputs that the JSON of a sample lists and the sample has, as in shards of Headrace."""
+    (fields,) = output_fields([("", stated_outputs(metadata))])
     return {field.values: field for field in fields if field.is_named and field.values in sample}
 
 

@@ -133,7 +133,7 @@ def finish_rows(
     finished = with_field_files(accepted, of_fields, settings).drop(*ours(accepted), *_SCRATCH)
     recordings = finished_recordings(finished, settings.json_content)
     lost = candidates.filter(~is_good).select("path", "key", "code", "reason")
-    bare = _without_samples(facts.sort("path").filter(is_good), uses)
+    bare = _without_samples(facts.sort("path").filter(is_good), uses, settings.rows)
     rejected = [rejected_rows(bare, RejectSubject.FILE), rejected_rows(lost, RejectSubject.METADATA)]
     return recordings, pl.concat(rejected)
 
@@ -265,13 +265,21 @@ def _reject_all_but_first(
     return with_rejects(candidates, holder != pl.col(ROW_NUMBER), code, row_said(sentence, *values, name))
 
 
-def _without_samples(sound: pl.DataFrame, uses: FileUses) -> pl.DataFrame:
-    """A reject for each usable file without an accepted row. Files of rows that wait are not rejected for that."""
+def _without_samples(sound: pl.DataFrame, uses: FileUses, of_sidecars: str | None) -> pl.DataFrame:
+    """A reject for each usable file without an accepted row. Files of rows that wait are not rejected for that.
+
+    Args:
+        sound: the usable files.
+        uses: which rows name them.
+        of_sidecars: the column of sidecars whose intervals are the rows; None for rows of a table.
+    """
     used = pl.concat([uses.named.filter(pl.col("code").is_null()).select("path"), uses.waiting.select("path")])
     bare = sound.join(used, on="path", how="anti", maintain_order="left")
     first = uses.named.select("path", pl.col("code").alias("\0code"), pl.col("reason").alias(_FILE_REASON))
     found = bare.join(first.unique("path", keep="first", maintain_order=True), on="path", how="left")
     none = "no row of the metadata table names it (source.samples: rows)"
+    if of_sidecars is not None:
+        none = f"no sidecar of it has an interval in column {of_sidecars!r} (source.rows)"
     return found.with_columns(
         code=pl.coalesce("\0code", pl.lit(str(RejectReason.NO_ROW))),
         reason=pl.coalesce(pl.format("none of its rows becomes a sample: {}", _FILE_REASON), pl.lit(none)),

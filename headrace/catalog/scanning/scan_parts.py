@@ -321,7 +321,7 @@ def scan_parts(  # noqa: PLR0913, PLR0917 - what a scan reads, and how it runs
         is_young = partial(_is_young, settle_ns=round(settings.settle_seconds * _NS), now_ns=now_ns)
         tables.sidecars.read(source, runtime.workers, known, is_young)
         if settings.rows is not None:
-            table = TableReader(tables.sidecars.intervals(settings.rows), how_read)
+            table = TableReader(tables.sidecars.intervals(), how_read)
             tables.use_rows(table)
         check_sidecar_columns(tables.sidecars.schema, table.schema, settings.path_columns)
         tables.read(previous, checkpoint)

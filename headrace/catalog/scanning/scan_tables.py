@@ -69,7 +69,7 @@ class ScanTables:
         facts = pl.Schema(FACT_SCHEMA)
         self.listing = Buckets(pl.Schema(ColumnTypes({**LISTING_SCHEMA, _NUMBER: pl.UInt32})), self.most_bytes)
         self._listed = ListedPaths()
-        self.sidecars = Sidecars(settings.sidecars, settings.types, table_bytes)
+        self.sidecars = Sidecars(settings.sidecars, settings.types, table_bytes, settings.rows)
         self.rows = Buckets(table.schema, self.most_bytes)
         self.named = Buckets(pl.Schema({"path": pl.String, _IS_LEFT_OUT: pl.Boolean}), self.most_bytes)
         self.left_out: list[SourceStamps] = []

@@ -25,6 +25,7 @@ from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
+from headrace.catalog.tables.row_origins import RowOrigin
 from headrace.config.source import SPAN_ROLES
 from headrace.config.tables import ColumnType
 from headrace.errors import FileChangedError, UnsafePathError
@@ -38,6 +39,7 @@ MOST_BYTES = 16 << 20
 
 _BASE, _EXTENSION, _RECORDING = "\0base", "\0extension", "\0recording"
 _PATH, _NAMES, _STORED, FAULT = "\0path", "\0names", "\0stored", "\0sidecar_fault"
+_OF_ROWS = "\0of_rows"  # the sidecar with the intervals that are rows
 _LINE = "\0line"
 _FOUND = ColumnTypes({**STAMP_SCHEMA, "reason": pl.String, _BASE: pl.String, _EXTENSION: pl.String})
 _HELD = {"path": pl.String, "mtime_ns": pl.Int64}
@@ -72,15 +74,18 @@ class Sidecars:
         num_alone: sidecars beside which there is no recording.
     """
 
-    def __init__(self, extensions: Sequence[str], types: Mapping[str, ColumnType], most_bytes: int) -> None:
+    def __init__(
+        self, extensions: Sequence[str], types: Mapping[str, ColumnType], most_bytes: int, rows: str | None = None
+    ) -> None:
         """Nothing is listed yet.
 
         Args:
             extensions: extensions without the dot; there are no sidecars without any.
             types: column → its declared type; columns that no sidecar has do not matter.
             most_bytes: as in `Buckets`.
+            rows: the column whose intervals are rows (`intervals`), if there is one.
         """
-        self._types = types
+        self._types, self._rows = types, rows
         self._extensions = sorted(extensions, key=len, reverse=True)
         self._most_bytes = most_bytes
         self._found = Buckets(pl.Schema(_FOUND), most_bytes)
@@ -138,17 +143,17 @@ class Sidecars:
             if lines.tell():
                 self._read_lines(Path(lines.name))
 
-    def intervals(self, column: str) -> IntervalRows | None:
-        """The intervals in a column as rows, which then is not joined; None without sidecars.
+    def intervals(self) -> IntervalRows | None:
+        """The intervals in the column of rows, which then is not joined; None without sidecars or such a column.
 
         A recording with an invalid sidecar has a row without times, so that it can be rejected.
 
         Raises:
             ConfigError: no sidecar has the column.
         """
-        if self._columns is None:
+        if self._columns is None or self._rows is None:
             return None
-        table = _IntervalTable(self._columns, self._most_bytes, self._stored.get(column, column))
+        table = _IntervalTable(self._columns, self._most_bytes, self._stored.get(self._rows, self._rows))
         rows = IntervalRows.of(table, table.column, "path", SPAN_ROLES)
         names = {table.column, *rows.schema}
         self._dropped = tuple(name for name in self.schema if name in names)
@@ -162,7 +167,7 @@ class Sidecars:
         """
         if self._columns is None:
             return candidates
-        columns = self._columns.part(part).drop(self._dropped)
+        columns = self._columns.part(part).drop(*self._dropped, _OF_ROWS)
         joined = candidates.join(columns, on="path", how="left", maintain_order="left")
         return joined.with_columns(pl.when(pl.col("path").is_first_distinct()).then("sidecars").alias("sidecars"))
 
@@ -211,14 +216,14 @@ class Sidecars:
         pairs = kept.join(recordings, on=_BASE).filter(~pl.col(_RECORDING).is_in(held["path"].implode()))
         rows = pairs.select(_RECORDING, *STAMP_SCHEMA, "content", _EXTENSION).sort(_RECORDING, "path").iter_rows()
         for recording, files in groupby(rows, key=lambda row: str(row[0])):
-            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files], self._types)
+            yield _line(recording, [_Sidecar.of(row[1:], results) for row in files], self._types, self._rows)
 
     def _read_lines(self, file: Path) -> None:
         """Read the lines of all recordings as a table."""
         lines = read_json_lines(file, "sidecars", (), self._types, named=partial(_names_in, file))
         table = with_stored_types(lines, self._types)
         self._stored = stored = stored_names(sorted(name for name in table.schema if not name.startswith("\0")))
-        own = {_PATH: "path", _STORED: "sidecars", FAULT: FAULT}
+        own = {_PATH: "path", _STORED: "sidecars", FAULT: FAULT, _OF_ROWS: _OF_ROWS}
         self.schema = pl.Schema({name: table.schema[user] for user, name in stored.items()})
         columns = [pl.col(name).alias(new) for name, new in (own | stored).items()]
         for batch in table.batches():
@@ -242,12 +247,16 @@ class _IntervalTable:
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """The recordings, part by part."""
+        return (batch for batch, _ in self.with_origins())
+
+    def with_origins(self) -> Iterator[tuple[pl.DataFrame, RowOrigin]]:
+        """The recordings, part by part, and the sidecar with the intervals of each."""
         dtype = self.schema[self.column]
         without_times = pl.lit([{}], dtype=dtype)
         for part in parts_of([self.rows], self.most_bytes):
             rows = self.rows.part(part)
             intervals = pl.when(pl.col(FAULT).is_null()).then(self.column).otherwise(without_times)
-            yield rows.select("path", intervals.alias(self.column))
+            yield rows.select("path", intervals.alias(self.column)), RowOrigin(None, rows[_OF_ROWS])
 
 
 class _Sidecar(NamedTuple):
@@ -270,10 +279,12 @@ class _Sidecar(NamedTuple):
         return found if isinstance(found, dict) else {self.extension: found}
 
 
-def _line(recording: str, sidecars: Sequence[_Sidecar], types: Mapping[str, ColumnType]) -> dict[str, Any]:
+def _line(
+    recording: str, sidecars: Sequence[_Sidecar], types: Mapping[str, ColumnType], rows: str | None
+) -> dict[str, Any]:
     """The object of a recording: the values of its sidecars, or what is wrong with them."""
     names = ", ".join(one.file.path for one in sidecars)
-    own = {_PATH: recording, _NAMES: names, _STORED: None, FAULT: None}
+    own = {_PATH: recording, _NAMES: names, _STORED: None, FAULT: None, _OF_ROWS: None}
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for one in sidecars:
@@ -285,7 +296,8 @@ def _line(recording: str, sidecars: Sequence[_Sidecar], types: Mapping[str, Colu
             if name in types and not fits(value, types[name]):
                 return own | {FAULT: str(misfit(f"its sidecar {one.file.path}", name, value, types[name]))}
             values[name], origins[name] = value, one.file.path
-    return own | {_STORED: sidecars_json(one.file for one in sidecars)} | values
+    stored = sidecars_json(one.file for one in sidecars)
+    return own | {_STORED: stored, _OF_ROWS: origins.get(rows or "")} | values
 
 
 def _names_in(file: Path, number: int) -> str:

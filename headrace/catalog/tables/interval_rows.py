@@ -13,7 +13,7 @@ from headrace.catalog.tables.metadata_files import MetadataTable, TableFiles, wi
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.errors import ConfigError
 
-_INDEX = "\0index"
+_INDEX, _NUMBER = "\0index", "\0number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,12 @@ class IntervalRows:
     def with_origins(self) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
         """The rows in order, some at a time, and where their rows come from."""
         for batch, origin in with_origins(self.table):
-            exploded = batch.with_row_index(_INDEX).explode(self.column).filter(pl.col(self.column).is_not_null())
+            numbers = pl.int_ranges(1, pl.col(self.column).list.len() + 1).alias(_NUMBER)
+            numbered = batch.with_row_index(_INDEX).with_columns(numbers)
+            exploded = numbered.explode(self.column, _NUMBER).filter(pl.col(self.column).is_not_null())
             index = exploded[_INDEX]
             own = exploded[self.column].struct.unnest()
             rows = exploded.select(name for name in self.schema if name not in own.columns)
-            lines = None if origin is None else replace(origin, lines=origin.lines.gather(index))
-            yield rows.hstack(own.get_columns()).select(self.schema.keys()), lines
+            intervals = exploded[_NUMBER]
+            places = origin and replace(origin, lines=origin.lines.gather(index), intervals=intervals)
+            yield rows.hstack(own.get_columns()).select(self.schema.keys()), places

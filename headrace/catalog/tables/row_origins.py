@@ -40,12 +40,13 @@ class RowOrigin:
     """The origin of the rows of a batch.
 
     Attributes:
-        file: their file; None for rows of a corpus.
-        lines: number of each row's line or row in the file, from 1. Of a corpus the name of each row, such as
-            `line 7 of FILE`; null for one without a name of its own.
+        file: their file; None for rows of a corpus or of sidecars.
+        lines: number of each row's line or row in the file, from 1. Without a file the name of each row, such as
+            `line 7 of FILE` or the path of a sidecar; null for one without a name of its own.
         unit: `line` or `row`.
         is_one_of_several: whether the table has other files.
         is_unjoined: whether these are rows of a table that is joined to a corpus, which has none of their keys.
+        intervals: of rows that are intervals in a column, the number of each, from 1, in its line or sidecar.
     """
 
     file: TableFileName | None
@@ -53,9 +54,13 @@ class RowOrigin:
     unit: str = "row"
     is_one_of_several: bool = False
     is_unjoined: bool = False
+    intervals: pl.Series | None = None
 
     def names(self) -> pl.Series | None:
         """The name of each row in messages; None if its number in the table is its name."""
+        if self.intervals is not None:
+            lines = self.lines if self.file is None else line_names(self.file, self.lines, self.unit)
+            return pl.select(pl.format("interval {} of {}", pl.lit(self.intervals), pl.lit(lines))).to_series()
         if self.file is None:
             return self.lines
         return line_names(self.file, self.lines, self.unit) if self.is_one_of_several else None

@@ -211,11 +211,11 @@ class ShardIndex:
 
     @cached_property
     def lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """`num_frames`, but 0 for samples whose latents were rejected, int64 (n,); -1 if unknown."""
+        """`num_frames`, but 0 for samples without audio whose latents were rejected, int64 (n,); -1 if unknown."""
         if not self.rejections:
             return self.num_frames
         is_rejected = np.array([key in self.rejections for key in self.keys()], np.bool_)
-        return np.where(is_rejected, 0, self.num_frames)
+        return np.where(is_rejected & (self.sample_rate_hz == 0), 0, self.num_frames)
 
     @cached_property
     def rates_hz(self) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -68,7 +68,8 @@ def index_tar(
         checked = _with_checksums(file, entry) if has_checksums else entry
         described.append(_described(file, checked, naming.audio_fields))
     _check_audio_fields(name, naming.audio_fields, [entry for entry, _ in described])
-    refused = [row for entry, _ in described if (row := _rejection(file, entry)) is not None]
+    has_latents = any(LATENT_FIELD in entry.ranges for entry in entries)
+    refused = [row for entry, _ in described if (row := _rejection(file, entry, has_latents=has_latents)) is not None]
     outputs = next((found.outputs for _, found in described if found is not None), ())
     entries = [
         replace(entry, tensors=found.tensors) if found is not None and found.outputs == outputs else entry
@@ -150,9 +151,13 @@ def _named_outputs(file: BinaryIO, entry: SampleEntry) -> tuple[Output, ...]:
         return ()
 
 
-def _rejection(file: BinaryIO, entry: SampleEntry) -> dict[str, str] | None:
-    """The entry of the note `refused` for a sample whose latents were rejected; None for every other sample."""
-    if set(entry.ranges) != {"json"}:
+def _rejection(file: BinaryIO, entry: SampleEntry, *, has_latents: bool) -> dict[str, str] | None:
+    """The entry of the note `refused` for a sample whose latents were rejected; None for every other sample.
+
+    Beside audio, as in an export, latents are looked for only where other samples of the tar have them.
+    """
+    is_alone = set(entry.ranges) == {JSON_FIELD}
+    if not is_alone and (not has_latents or LATENT_FIELD in entry.ranges or JSON_FIELD not in entry.ranges):
         return None
     try:
         content = json_value(payload(file, entry.ranges["json"]))

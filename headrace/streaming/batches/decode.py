@@ -12,7 +12,7 @@ from headrace.streaming.batches.decode_latents import cropped_latents, latents_b
 from headrace.streaming.batches.events import drawn_events, intervals_of
 from headrace.streaming.batches.sample_bytes import extra, metadata, read_around
 from headrace.streaming.batches.user_fields import as_users
-from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, stated_outputs
 from headrace.streaming.samples.crop import SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
 from headrace.streaming.samples.fields import START_SECONDS
@@ -42,10 +42,11 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
     _check_draws(stored, config)
     start, blob = read_around(stored)
     sample: Sample = {"__key__": stored.key}
+    about = metadata(stored, start, blob)
     if stored.audio():
         sample |= audio_fields(stored, (start, blob), crop, config)
         if stored.span(stored.columns.latents) is not None:
-            sample |= latents_beside_audio(stored, crop, config)
+            sample |= latents_beside_audio(stored, stated_outputs(about), crop, config)
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = stored_latents_of(stored)
         sample |= cropped_latents(latents, crop.own(len(latents[0])), outputs[0], crop, config)
@@ -56,8 +57,8 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
     if crop.cuts and crop.is_placed:
         sample[START_SECONDS] = crop.start_seconds
-    sample["metadata"] = metadata(stored, start, blob)
-    return sample | _columns(row, crop, sample["metadata"], config) | _named(outputs, sample)
+    sample["metadata"] = about
+    return sample | _columns(row, crop, about, config) | _named(outputs, sample)
 
 
 def _check_draws(stored: StoredSample, config: SampleSettings) -> None:
@@ -87,7 +88,8 @@ def _columns(row: BatchRow, crop: SampleCrop, metadata: dict[str, Any], config: 
 
 def _named(outputs: Sequence[OutputField], sample: Sample) -> Sample:
     """The field of a sample that lists its named outputs; nothing if it has none."""
-    found = {field.values: field for field in outputs if field.is_named and field.values in sample}
+    found = dict(sample.get(OUTPUT_FIELDS, {}))
+    found |= {field.values: field for field in outputs if field.is_named and field.values in sample}
     return {OUTPUT_FIELDS: found} if found else {}
 
 

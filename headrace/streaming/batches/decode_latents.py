@@ -1,5 +1,6 @@
 """Reads the latents of samples: into a row of a batch (`fill_latents`), or as a sample's fields."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,12 @@ from numpy.typing import NDArray
 
 from headrace.errors import ConfigError, FormatError, SampleError
 from headrace.format.tars.member_names import LATENT_FIELD
-from headrace.format.tensors.pth import check_length, stored_latents
+from headrace.format.tensors.outputs import Output
+from headrace.format.tensors.pth import check_length, stored_latents, stored_outputs
 from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.user_fields import as_numpy, as_users
-from headrace.streaming.output_fields import OutputField, hidden_field
+from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field, output_fields, with_padding
 from headrace.streaming.samples.crop import FrameWindow, SampleCrop
 from headrace.streaming.samples.decoded_fields import decoded
 from headrace.streaming.samples.stored_sample import StoredSample
@@ -62,23 +64,54 @@ def _latent_file(sample: StoredSample) -> bytes | None:
     return bytes(sample.checked(column, sample.opened().read(*span)))
 
 
-def latents_beside_audio(sample: StoredSample, crop: SampleCrop, config: SampleSettings) -> Sample:
-    """The fields of latents that are in the same sample as audio, as in other people's tars.
+def latents_beside_audio(
+    sample: StoredSample, outputs: Sequence[Output], crop: SampleCrop, config: SampleSettings
+) -> Sample:
+    """The fields of latents that are in the same sample as audio, as in exports and in other people's tars.
 
     A `.pth` without latents is returned as bytes: a reader of the audio may not need it.
+
+    Args:
+        sample: the sample.
+        outputs: the named outputs that its JSON lists.
+        crop: the crop of the sample.
+        config: the user's settings.
+
+    Raises:
+        ConfigError: the sample is cut, or something else than codes is to be padded.
+        FormatError: the `.pth` does not hold the outputs, or according to the index it has latents and does not.
     """
+    if outputs:
+        return _outputs_beside_audio(sample, outputs, crop, config)
     try:
         latents = stored_latents_of(sample)
     except FormatError:
         if sample.tensor is not None or (content := _latent_file(sample)) is None:
             raise  # according to the index it has latents
         return {LATENT_FIELD: decoded(LATENT_FIELD, content) if config.decode is Decode.BASIC else content}
+    _check_whole(sample, crop)
+    return cropped_latents(latents, (0, len(latents[0])), hidden_field(), crop, config)
+
+
+def _outputs_beside_audio(
+    sample: StoredSample, outputs: Sequence[Output], crop: SampleCrop, config: SampleSettings
+) -> Sample:
+    _check_whole(sample, crop)
+    (fields,) = output_fields([("", outputs)])
+    found: Sample = {OUTPUT_FIELDS: {field.values: field for field in with_padding(fields, config.pad)}}
+    for field, tensor in zip(fields, stored_outputs(_latent_file(sample) or b"", outputs), strict=True):
+        values, dtype = as_numpy(tensor)
+        window = crop.choice(len(values)) if field.is_choice else (0, len(values))
+        found |= cropped_latents((values, dtype, len(values)), window, field, crop, config)
+    return found
+
+
+def _check_whole(sample: StoredSample, crop: SampleCrop) -> None:
     if crop.cuts:
         raise ConfigError(
             f"{sample.shard_name}: its samples hold audio and latents in one, and nothing says how many latent frames "
             "a second has, so no crop or window can cut both alike: leave it out, and cut in a transform"
         )
-    return cropped_latents(latents, (0, len(latents[0])), hidden_field(), crop, config)
 
 
 def cropped_latents(

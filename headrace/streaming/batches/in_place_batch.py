@@ -253,7 +253,8 @@ def _kind(row: BatchRow) -> tuple[str, ...] | None:
     for field in fields:
         is_known = is_known and field.num_channels > 0
     # Of latents beside audio, the index has no length.
-    return columns.audio_names if is_known and sample.span(columns.latents) is None else None
+    has_latents = sample.span(columns.latents) is not None or bool(sample.rejection)
+    return columns.audio_names if is_known and not has_latents else None
 
 
 def _window(crop: SampleCrop) -> FrameWindow:

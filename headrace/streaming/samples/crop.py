@@ -183,7 +183,7 @@ class SampleCrop:
         is_measured = sample.output == 0 and not sample.is_choice
         return self._window if is_measured else self._cut(sample, num_latents)
 
-    def _choice(self, num_vectors: int) -> FrameWindow:
+    def choice(self, num_vectors: int) -> FrameWindow:
         """The vector that is drawn of a sample's. Sets of one column draw the same, because it depends on the row."""
         drawn = mix(self._crop.seed, self._epoch, np.array([self.row.position]), _CHOICE)
         return int(drawn[0] % np.uint64(max(1, num_vectors))), min(1, num_vectors)
@@ -202,7 +202,7 @@ class SampleCrop:
 
     def _cut(self, sample: StoredSample | None, num_latents: int) -> FrameWindow:
         if sample is not None and sample.is_choice:
-            return self._choice(num_latents)
+            return self.choice(num_latents)
         if self._is_whole or sample is None or not sample.has_time_axis:
             return 0, num_latents
         return latents_under(self._window, self._pace(sample), num_latents)

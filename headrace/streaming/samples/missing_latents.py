@@ -18,17 +18,20 @@ def row_to_read(row: BatchRow, choice: OnMissingLatents) -> BatchRow | None:
     """The row that is read in place of `row`; None for a padding row.
 
     A row that has all of its latents stays as it is. With `OnMissingLatents.RAISE` every row does, and `check_latents`
-    raises when the row is read.
+    raises when the row is read; so does one with `OnMissingLatents.ZEROS` whose latents would be beside its audio, as
+    in an export: their width is not known.
     """
     if choice is OnMissingLatents.RAISE or not any(map(_is_rejected, row.stored)):
         return row
-    return with_empty_latents(row) if choice is OnMissingLatents.ZEROS else None
+    if choice is OnMissingLatents.SKIP:
+        return None
+    return row if row.primary.audio() and _is_rejected(row.primary) else with_empty_latents(row)
 
 
 def with_empty_latents(row: BatchRow) -> BatchRow:
     """The row with latents of no frames, in the width and dtype of other samples, where latents were rejected."""
     joined = tuple(_emptied(sample) if sample is not None and _is_rejected(sample) else sample for sample in row.joined)
-    primary = _emptied(row.primary) if _is_rejected(row.primary) else row.primary
+    primary = _emptied(row.primary) if _is_rejected(row.primary) and not row.primary.audio() else row.primary
     return replace(row, primary=primary, joined=joined)
 
 
@@ -36,9 +39,10 @@ def check_latents(row: BatchRow) -> None:
     """Raise `SampleError` if latents of a row were rejected, with the reason and what can be done."""
     for sample in row.stored:
         if sample is not None and _is_rejected(sample):
+            zeros = "" if sample.audio() else ', or "zeros" for latents of length 0'
             raise SampleError(
                 f"its latents in {sample.shard_name} were rejected when they were made: {sample.rejection}; pass "
-                'on_missing_latents="skip" for a row of padding in its place, or "zeros" for latents of length 0'
+                f'on_missing_latents="skip" for a row of padding in its place{zeros}'
             )
 
 

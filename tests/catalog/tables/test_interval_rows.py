@@ -101,6 +101,43 @@ def test_an_interval_outside_of_its_recording_is_one_reject(corpus):
     assert (rejected_codes(scan), scan.num_recordings) == ({"outside_recording": 1}, 1)
 
 
+BAD_TURNS = {
+    "outside": ({"start": 9, "end": 10}, "begins at 9.0 s"),
+    "too long": ({"start": 0, "end": 3}, "ends at 3.0 s"),
+    "empty": ({"start": 0.01, "end": 0.01}, "has an empty span"),
+}
+PLACES = {
+    "a sidecar": ({"sidecars": ["json"]}, ["a.json"], "interval 2 of a.json "),
+    "one of two sidecars": ({"sidecars": ["txt", "json"]}, ["a.txt", "a.json"], "interval 2 of a.json "),
+    "a table": ({"metadata": "t.jsonl"}, ["t.jsonl"], "interval 2 of line 2 of "),
+    "one of two tables": ({"metadata": ["t.jsonl", "u.jsonl"]}, ["t.jsonl", "u.jsonl"], "interval 2 of line 2 of "),
+}
+
+
+@pytest.mark.parametrize(("asked", "names", "place"), PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(("turn", "said"), BAD_TURNS.values(), ids=BAD_TURNS)
+def test_reasons_name_the_interval_and_where_it_is_written(corpus, asked, names, place, turn, said):  # noqa: PLR0913, PLR0917
+    turns = [{"start": 0, "end": 0.01}, turn]
+    lines = [{"path": "b.wav", "turns": turns[:1]}, {"path": "a.wav", "turns": turns}]
+    contents = {"a.json": json.dumps({"turns": turns}), "a.txt": "text", "u.jsonl": json.dumps(lines[0])}
+    for name in names:
+        corpus.write(name, contents.get(name, "\n".join(map(json.dumps, lines))))
+    (corpus.corpus / "b.wav").unlink()
+    reasons = [
+        row["reason"] for row in corpus.scan(rows="turns", **asked).rejected.to_dicts() if row["path"] == "a.wav"
+    ]
+    assert len(reasons) == 1
+    assert reasons[0].startswith(place)
+    assert said in reasons[0]
+    assert "metadata table" not in reasons[0]
+
+
+def test_a_recording_without_intervals_is_said_to_have_none_in_its_sidecars(corpus):
+    asked = sidecars(corpus)
+    corpus.put("c.wav")
+    assert corpus.rejects(**asked)["c.wav"] == "no sidecar of it has an interval in column 'turns' (source.rows)"
+
+
 def test_reasons_name_the_line_of_the_table(corpus):
     table(corpus)
     corpus.write("u.jsonl", '\n{"path": "c.wav", "turns": [{"start": 0, "end": 1, "text": "x"}]}')
