@@ -24,7 +24,10 @@ class Committed:
 
 
 IndexEvents: TypeAlias = Generator[dg.AssetCheckResult | dg.MaterializeResult[None], None, Committed | None]
-"""Results of checks that are known before the commit; returns None if the run is superseded, or has nothing to do."""
+"""Results of checks that are known before the commit, and what a waiting index records.
+
+Returns None if the run is superseded, or the index waits for an optional table.
+"""
 
 
 def index_asset(
@@ -50,7 +53,7 @@ def index_asset(
         key=keys.index(stage),
         check_specs=check_specs,
         deps=[shards] if stage == AUDIO else [shards, keys.sizes_index],
-        output_required=False,  # without one, the run is superseded, or an optional table has not come
+        output_required=False,  # without one, the run is superseded
         group_name=config.name,
         owners=config.owners,
         kinds={"json"},
