@@ -52,8 +52,11 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         headrace_storage: StorageResource,
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
-        output, selected = headrace_storage.output(config), context.run.asset_selection or ()
-        if is_awaited(output, config, name):
+        selected = context.run.asset_selection or ()
+        with readable_failures():
+            output = headrace_storage.output(config)
+            waits = is_awaited(output, config, name)
+        if waits:
             context.log.info("the optional table of the columns %s is not there yet", name)
             yield from make_partitions(context, keys.columns(name), lambda _: waiting([name]))
             return
@@ -83,14 +86,12 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
         if is_awaited(output, config, name):
             yield from waiting_events([name], checks)
             return None
-        with readable_failures():
-            made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
+        made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
         if made is None:
             yield from unchecked(checks, "the run was superseded, and the next one checks what it makes")
             return None
         committed, is_new = made
-        with readable_failures():
-            results = column_check_results(output, storage, committed.snapshot, joined, key)
-            return Committed(committed, columns_index_metadata(storage, committed, is_new=is_new), results)
+        results = column_check_results(output, storage, committed.snapshot, joined, key)
+        return Committed(committed, columns_index_metadata(storage, committed, is_new=is_new), results)
 
     return index_asset(dataset, Stage(StageKind.COLUMNS, name), commit, _INDEX_DESCRIPTION, checks)

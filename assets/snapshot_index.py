@@ -8,7 +8,7 @@ import dagster as dg
 
 from headrace.assemble.stages import AUDIO, Stage
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace_dagster.assets.events import INPUTS_TAG, snapshot_inputs
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.metadata import Metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -60,7 +60,8 @@ def index_asset(
         description=description,
     )
     def index(context: dg.AssetExecutionContext, headrace_storage: StorageResource) -> IndexEvents:
-        made = yield from commit(context, headrace_storage)
+        with readable_failures():
+            made = yield from commit(context, headrace_storage)
         if made is not None:
             yield dg.MaterializeResult(
                 data_version=dg.DataVersion(made.numbered.snapshot.fingerprint),

@@ -43,11 +43,11 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         "snapshot and the columns that fit it. Training reads it by the name of the view.",
     )
     def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-        output = headrace_storage.output(config)
-        if awaited := awaited_sets(output, wanted):
-            yield from waiting_events(awaited, [check])
-            return
         with readable_failures():
+            output = headrace_storage.output(config)
+            if awaited := awaited_sets(output, wanted):
+                yield from waiting_events(awaited, [check])
+                return
             try:
                 built, is_new = build_view(output, wanted)
             except EmptyViewError as error:
