@@ -53,7 +53,8 @@ def audio_shards_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         from headrace.catalog.stored.parts import partition_recordings  # noqa: PLC0415 - polars: not in a code server
 
         pass_catalog(context.instance, keys.catalog)
-        audio = headrace_storage.audio(config)
+        with readable_failures():
+            audio = headrace_storage.audio(config)
 
         def make(partition: str) -> dg.MaterializeResult[None]:
             output = headrace_storage.output(config)

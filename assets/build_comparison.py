@@ -45,14 +45,17 @@ class BuildComparison:
     def verdict(self, name: str, faults: Callable[[], list[str]], numbers: Mapping[str, int]) -> dg.AssetCheckResult:
         """The result of a check: without faults if the build has compared the shards, otherwise from `faults`.
 
-        A partition whose last result was no success is read in any case, and so is one whose check runs alone.
+        A partition whose check did not pass the last time is read in any case, and so is one whose check runs alone.
         """
         if self.written is None or not self._was_sound(name):
             return verdict(faults(), numbers, name, self.key)
         return verdict([], {**numbers, "shards_compared": self.written}, name, self.key)
 
     def _was_sound(self, name: str) -> bool:
-        """Whether the previous result is a success; a partition without one was never found to be damaged."""
+        """Whether the check passed the last time, or has no result.
+
+        Without a result, the partition is new, or the Dagster instance is: that opens no shard of an existing output.
+        """
         check = dg.AssetCheckKey(self.key, name)
         before = result_before(self.instance, check, self.partition, self.run_id)
         return before in {None, CheckResult.PASSED}

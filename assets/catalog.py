@@ -100,9 +100,6 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         from headrace.catalog.stored.parts import StoredCatalog, last_catalog  # noqa: PLC0415 - likewise
         from headrace.catalog.stored.unchanged import UserTables, refresh_catalog  # noqa: PLC0415 - likewise
 
-        inputs = source_inputs(
-            config, headrace_storage
-        )  # before the tables are read: a later change starts another scan
         where = cluster_of(headrace_workers) or "the CPU"
         lines = ProgressLines(context.log.info, f"scan of {config.name}", where, 0, "files")
         context.log.info("%s: on %s, %s", lines.what, where, counted_threads(headrace_workers))
@@ -112,6 +109,8 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             lines.reach(done, total)
 
         with readable_failures():
+            # Before the tables are read: a later change starts another scan.
+            inputs = source_inputs(config, headrace_storage)
             runtime = ScanRuntime(
                 workers=headrace_workers,
                 progress=scanned,
@@ -132,22 +131,22 @@ def catalog_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             regressions = stored_regressions(stored, scan)
             left = left_folders(output, parts_of_yaml(config))
             joined = [read_tables(headrace_storage, config, keys.catalog, retyped)] if config.columns else []
-        events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
-        for event in events:
-            context.log_event(event)
-        partitions = dict.fromkeys(str(event.partition) for event in events)
-        changes = compare_stored(before, stored)
-        listing = estimated_listing(keys.catalog, scan.seconds.get("list", 0.0))
-        results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
-        results.append(types_result(keys.catalog, retyped))
-        yield dg.MaterializeResult(
-            data_version=CATALOG_VERSION,
-            metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
-            tags={INPUTS_TAG: inputs},
-            check_results=[_conservation(scan, config), _has_recordings(scan, config), listing, *results, *joined],
-        )
-        if scan.num_recordings:  # an empty scan goes no further, and is not what the next scan is compared with
-            mark_reported(output, regressions)
+            events = changed_partitions(context.instance, keys.recordings, header.fingerprints)
+            for event in events:
+                context.log_event(event)
+            partitions = dict.fromkeys(str(event.partition) for event in events)
+            changes = compare_stored(before, stored)
+            listing = estimated_listing(keys.catalog, scan.seconds.get("list", 0.0))
+            results = [regression_result(name, keys.catalog, regressions) for name in (NEW_REJECTS, DROPPED_AUDIO)]
+            results.append(types_result(keys.catalog, retyped))
+            yield dg.MaterializeResult(
+                data_version=CATALOG_VERSION,
+                metadata={**catalog_metadata(scan, changes, tuple(partitions)), **left},
+                tags={INPUTS_TAG: inputs},
+                check_results=[_conservation(scan, config), _has_recordings(scan, config), listing, *results, *joined],
+            )
+            if scan.num_recordings:  # an empty scan goes no further, and is not what the next scan is compared with
+                mark_reported(output, regressions)
 
     return catalog
 

@@ -36,8 +36,8 @@ def centroids_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.Asset
     def centroids(
         config: CentroidsRun, headrace_storage: StorageResource, headrace_encoders: dg.ResourceParam[Encoders]
     ) -> dg.MaterializeResult[None]:
-        audio, storage = headrace_storage.audio(own), headrace_storage.latents(own, latents.name)
         with readable_failures():
+            audio, storage = headrace_storage.audio(own), headrace_storage.latents(own, latents.name)
             settings = parsed_settings(latents.encoder.settings)
             name = newest_centroids(storage, settings)
             num_frames = 0

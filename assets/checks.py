@@ -59,6 +59,7 @@ def _catalog_schema(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         blocking=True,
         description="The stored catalog has the columns, types and unique keys that later steps rely on (pandera).",
     )
+    @readable_failures()
     def schema(headrace_storage: StorageResource) -> dg.AssetCheckResult:
         from headrace.catalog.compared.findings import findings_of  # noqa: PLC0415 - polars: not in a code server
         from headrace.verification.frame_alignment import column_faults  # noqa: PLC0415 - likewise
@@ -158,15 +159,22 @@ class ShardChecks:
         """The result of each check of a partition."""
         from headrace.verification.frame_alignment import alignment_faults  # noqa: PLC0415 - polars: not in a code server
 
-        shards, audio = _shards(storage, self.config, self.latents), storage.audio(self.config)
-        numbered = _manifest(shards, partition)
-        manifest = numbered.manifest
-        numbers = {"shards": len(manifest.shards), "samples": manifest.num_samples, "rejected": len(manifest.refused)}
-        yield compared.verdict("conservation", lambda: _conservation(audio, shards, numbered, self.latents), numbers)
-        yield compared.verdict("index_matches_tar", lambda: shard_faults(shards, manifest), numbers)
-        misaligned = list(alignment_faults(shards, manifest, self._aligned))
-        for column in self._aligned:
-            yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, self.key)
+        with readable_failures():
+            shards, audio = _shards(storage, self.config, self.latents), storage.audio(self.config)
+            numbered = _manifest(shards, partition)
+            manifest = numbered.manifest
+            numbers = {
+                "shards": len(manifest.shards),
+                "samples": manifest.num_samples,
+                "rejected": len(manifest.refused),
+            }
+            yield compared.verdict(
+                "conservation", lambda: _conservation(audio, shards, numbered, self.latents), numbers
+            )
+            yield compared.verdict("index_matches_tar", lambda: shard_faults(shards, manifest), numbers)
+            misaligned = list(alignment_faults(shards, manifest, self._aligned))
+            for column in self._aligned:
+                yield _alignment([fault for fault in misaligned if fault.column == column], numbers, column, self.key)
 
 
 def _alignment(
@@ -208,12 +216,12 @@ def _index_check(config: DatasetConfig, key: dg.AssetKey, latents: LatentsConfig
         blocking=True,
         description="sizes.json has the numbers of the newest snapshot, and every shard of the snapshot exists.",
     )
+    @readable_failures()
     def sizes_match_snapshot(headrace_storage: StorageResource) -> dg.AssetCheckResult:
         shards = _shards(headrace_storage, config, latents)
-        with readable_failures():
-            snapshot = read_snapshot(shards).snapshot
-            numbers = {"shards": snapshot.num_shards, "samples": snapshot.num_samples}
-            return verdict(snapshot_faults(shards, snapshot), numbers)
+        snapshot = read_snapshot(shards).snapshot
+        numbers = {"shards": snapshot.num_shards, "samples": snapshot.num_samples}
+        return verdict(snapshot_faults(shards, snapshot), numbers)
 
     return sizes_match_snapshot
 

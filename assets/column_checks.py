@@ -1,5 +1,6 @@
 """The checks of a set of columns, which its index makes: the columns fit the audio, and its table names samples."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,17 +65,28 @@ def read_tables(
             retyped += [] if before is None else type_changes(before.types, header.types, f"columns ({entry.name})")
             numbers["rows"] += header.num_rows
             numbers["rows_unmatched"] += header.num_unmatched
-    if gone and not faults:
-        return dg.AssetCheckResult(
-            check_name=READ,
-            asset_key=catalog,
-            passed=False,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=f"optional tables that were there before are gone: {', '.join(gone)}; their columns stay as "
-            "they were. Put the table back, or take the entry out of `columns`",
-            metadata=numbers,
-        )
-    return verdict(faults, numbers, READ, catalog)
+    return tables_verdict(faults, gone, numbers, catalog)
+
+
+def tables_verdict(
+    faults: Sequence[str], gone: Sequence[str], numbers: Mapping[str, int], catalog: dg.AssetKey
+) -> dg.AssetCheckResult:
+    """The result of the check of tables: an error if a table is invalid, a warning if tables are only gone.
+
+    Args:
+        faults: what is wrong with each table that could not be read.
+        gone: optional tables that were there before.
+        numbers: the metadata of the result.
+        catalog: the asset that the check is about.
+    """
+    if not gone:
+        return verdict(faults, numbers, READ, catalog)
+    said = (
+        f"optional tables that were there before are gone: {', '.join(gone)}; their columns stay as they were. "
+        "Put the table back, or take the entry out of `columns`"
+    )
+    found = verdict([said, *faults], numbers, READ, catalog)
+    return found if faults else found._replace(severity=dg.AssetCheckSeverity.WARN)
 
 
 def column_check_specs(name: str, index: dg.AssetKey) -> list[dg.AssetCheckSpec]:

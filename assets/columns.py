@@ -18,6 +18,7 @@ from headrace_dagster.assets.partitions import partitions_of
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.snapshot_index import Committed, IndexEvents, index_asset
 from headrace_dagster.assets.superseded import committed_unless_superseded, while_audio_is_current
+from headrace_dagster.assets.waiting import waiting, waiting_events
 from headrace_dagster.resources.progress import BuildProgress
 from headrace_dagster.resources.storage import StorageResource
 
@@ -38,7 +39,7 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         deps=[keys.audio_shards],
         partitions_def=partitions_of(config),
         backfill_policy=backfill_policy_of(config),
-        output_required=False,  # without one, the run is superseded, or an optional table has not come
+        output_required=False,  # without one, the run is superseded
         code_version=ColumnSettings().wanted("")[:16],
         group_name=config.name,
         owners=config.owners,
@@ -51,9 +52,13 @@ def columns_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         headrace_storage: StorageResource,
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
-        output, selected = headrace_storage.output(config), context.run.asset_selection or ()
-        if is_awaited(output, config, name):
-            context.log.info("skipped: the optional table of the columns %s is not there yet", name)
+        selected = context.run.asset_selection or ()
+        with readable_failures():
+            output = headrace_storage.output(config)
+            waits = is_awaited(output, config, name)
+        if waits:
+            context.log.info("the optional table of the columns %s is not there yet", name)
+            yield from make_partitions(context, keys.columns(name), lambda _: waiting([name]))
             return
         # In one run with the audio, its samples have been counted already.
         progress = (lambda _: None) if keys.audio_shards in selected else headrace_progress.built
@@ -79,16 +84,14 @@ def columns_index_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefiniti
     def commit(context: dg.AssetExecutionContext, stores: StorageResource) -> IndexEvents:
         output, storage = stores.output(config), stores.columns(config, name)
         if is_awaited(output, config, name):
-            yield from unchecked(checks, "the optional table is not there yet")
+            yield from waiting_events([name], checks)
             return None
-        with readable_failures():
-            made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
+        made = committed_unless_superseded(context, config, output, lambda: commit_set(output, name, config))
         if made is None:
             yield from unchecked(checks, "the run was superseded, and the next one checks what it makes")
             return None
         committed, is_new = made
-        with readable_failures():
-            results = column_check_results(output, storage, committed.snapshot, joined, key)
-            return Committed(committed, columns_index_metadata(storage, committed, is_new=is_new), results)
+        results = column_check_results(output, storage, committed.snapshot, joined, key)
+        return Committed(committed, columns_index_metadata(storage, committed, is_new=is_new), results)
 
     return index_asset(dataset, Stage(StageKind.COLUMNS, name), commit, _INDEX_DESCRIPTION, checks)

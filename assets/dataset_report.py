@@ -139,8 +139,8 @@ def dataset_report_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
     def dataset_report(headrace_storage: StorageResource) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster wants it
         from headrace.report.page import render_report  # noqa: PLC0415 - polars: not in a code server
 
-        output = headrace_storage.output(config)
         with readable_failures():
+            output = headrace_storage.output(config)
             report = _read_report(config, headrace_storage)
             page = render_report(report)
             output.write(REPORT_PATH, page)

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from headrace.assemble.drift import CatalogNumbers, catalog_numbers, duration_drift, hours_drift, rejected_drift
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 
@@ -27,7 +28,8 @@ def drift_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     def checks(
         context: dg.AssetCheckExecutionContext, headrace_storage: StorageResource
     ) -> Iterator[dg.AssetCheckResult]:
-        now = catalog_numbers(headrace_storage.catalog(config).header)
+        with readable_failures():
+            now = catalog_numbers(headrace_storage.catalog(config).header)
         before = last_numbers(context.instance, keys.sizes_index)
         for name, (compare, _) in _CHECKS.items():
             faults = compare(now, before, config.drift)

@@ -62,9 +62,10 @@ def latent_shards_asset(dataset: ProjectDataset, latents: LatentsConfig, shared:
         headrace_progress: dg.ResourceParam[BuildProgress],
     ) -> Iterator[PartitionEvent]:
         # What is sent to a cluster has folders, and not the resource, which Dagster has bound to this process.
-        audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
-        columns = headrace_storage.columns(config, texts) if texts else None
-        folders = {one.name: headrace_storage.latents(config, one.name) for one in config.latents}
+        with readable_failures():
+            audio, shards = headrace_storage.audio(config), headrace_storage.latents(config, latents.name)
+            columns = headrace_storage.columns(config, texts) if texts else None
+            folders = {one.name: headrace_storage.latents(config, one.name) for one in config.latents}
 
         def make(partition: str) -> dg.MaterializeResult[None]:
             pass_shards(context.instance, keys.audio_shards, [partition])

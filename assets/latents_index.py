@@ -9,7 +9,6 @@ from headrace.assemble.latent_rejections import newest_rejections
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.stages import Stage, StageKind
 from headrace.config.content import LatentsConfig
-from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import checks_of_latents, pass_shards
 from headrace_dagster.assets.metadata import snapshot_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -34,17 +33,15 @@ def latents_index_asset(dataset: ProjectDataset, latents: LatentsConfig) -> dg.A
         partitions = config.partitioning().partition_keys()
         pass_shards(context.instance, keys.latent_shards(latents.name), partitions, checks_of_latents(latents))
         shards, audio, output = stores.latents(config, latents.name), stores.audio(config), stores.output(config)
-        with readable_failures():
-            rejected = newest_rejections(shards, partitions)
+        rejected = newest_rejections(shards, partitions)
         yield rejected_verdict(latents, key, rejected)
         if is_too_much(latents, rejected):
             raise too_many_rejected(latents, rejected)
-        with readable_failures():
-            rows = rows_of_texts(output, config, latents)
-            settings = latent_settings(with_centroids(latents, shards))
-            made = committed_unless_superseded(
-                context, config, output, lambda: commit_latents(audio, shards, settings, rows)
-            )
+        rows = rows_of_texts(output, config, latents)
+        settings = latent_settings(with_centroids(latents, shards))
+        made = committed_unless_superseded(
+            context, config, output, lambda: commit_latents(audio, shards, settings, rows)
+        )
         if made is None:
             return None
         committed, is_new = made

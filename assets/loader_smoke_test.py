@@ -93,11 +93,11 @@ def loader_smoke_test_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
         from headrace.smoke.run import SmokePart, smoke_test  # noqa: PLC0415 - polars: not in a code server
 
         coverage = _coverage(context.instance, keys.loader_smoke_test)
-        loads = {
-            part: partial(_load, headrace_encoders, headrace_storage.latents(config, latents.name), latents)
-            for part, latents in latents_by_part(config).items()
-        }
         with readable_failures():
+            loads = {
+                part: partial(_load, headrace_encoders, headrace_storage.latents(config, latents.name), latents)
+                for part, latents in latents_by_part(config).items()
+            }
             tested, folders = tested_snapshots(config, headrace_storage), headrace_storage.parts(config)
             texts = _texts(config, headrace_storage)
             parts = {name: SmokePart.newest(folders[name], texts.get(name)) for name in tested}

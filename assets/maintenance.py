@@ -6,6 +6,7 @@ import dagster as dg
 
 from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header
 from headrace.upkeep.gc import collect, find_garbage, find_leftovers, remove_leftovers
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.history import forgettable_runs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.dagster_internals.run_removal import remove_run
@@ -17,6 +18,7 @@ def gc_job(dataset: ProjectDataset) -> dg.JobDefinition:
     config = dataset.config
 
     @dg.op(name=f"{config.name}_collect_garbage")
+    @readable_failures()
     def collect_garbage(context: dg.OpExecutionContext, headrace_storage: StorageResource) -> dg.Output[None]:
         output, now_seconds = headrace_storage.output(config), time.time()
         if (header := read_header(output)) is not None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -74,11 +75,12 @@ def decoding_regressions(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
     def checks(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult]:
         from headrace.catalog.compared.regressions import REGRESSION_COLUMNS, find_regressions, mark_reported  # noqa: PLC0415 - polars: not in a code server
 
-        output = headrace_storage.output(config)
-        catalog = headrace_storage.catalog(config)
-        narrow = (rows for _, rows in catalog.partitions(REGRESSION_COLUMNS))
-        regressions = find_regressions(output, narrow, catalog.rejected(), None)
-        yield regression_result(NEW_REJECTS, keys.sizes_index, regressions)
-        mark_reported(output, regressions)
+        with readable_failures():
+            output = headrace_storage.output(config)
+            catalog = headrace_storage.catalog(config)
+            narrow = (rows for _, rows in catalog.partitions(REGRESSION_COLUMNS))
+            regressions = find_regressions(output, narrow, catalog.rejected(), None)
+            yield regression_result(NEW_REJECTS, keys.sizes_index, regressions)
+            mark_reported(output, regressions)
 
     return checks

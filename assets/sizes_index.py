@@ -6,7 +6,6 @@ from headrace.assemble.commit import commit_partitions
 from headrace.assemble.drift import catalog_numbers
 from headrace.assemble.reconcile import wanted_partitions
 from headrace.assemble.stages import AUDIO
-from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.gates import pass_catalog, pass_shards
 from headrace_dagster.assets.metadata import snapshot_metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
@@ -40,7 +39,6 @@ def sizes_index_asset(dataset: ProjectDataset) -> dg.AssetsDefinition:
             numbers = catalog_numbers(catalog.header).to_dict()
             return Committed(made, {**snapshot_metadata(audio, made, is_new=is_new), **numbers})
 
-        with readable_failures():
-            return committed_unless_superseded(context, config, stores.output(config), committed)
+        return committed_unless_superseded(context, config, stores.output(config), committed)
 
     return index_asset(dataset, AUDIO, commit, _DESCRIPTION)

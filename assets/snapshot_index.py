@@ -8,7 +8,7 @@ import dagster as dg
 
 from headrace.assemble.stages import AUDIO, Stage
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace_dagster.assets.events import INPUTS_TAG, snapshot_inputs
+from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, snapshot_inputs
 from headrace_dagster.assets.metadata import Metadata
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -24,7 +24,10 @@ class Committed:
 
 
 IndexEvents: TypeAlias = Generator[dg.AssetCheckResult | dg.MaterializeResult[None], None, Committed | None]
-"""Results of checks that are known before the commit; returns None if the run is superseded, or has nothing to do."""
+"""Results of checks that are known before the commit, and what a waiting index records.
+
+Returns None if the run is superseded, or the index waits for an optional table.
+"""
 
 
 def index_asset(
@@ -50,14 +53,15 @@ def index_asset(
         key=keys.index(stage),
         check_specs=check_specs,
         deps=[shards] if stage == AUDIO else [shards, keys.sizes_index],
-        output_required=False,  # without one, the run is superseded, or an optional table has not come
+        output_required=False,  # without one, the run is superseded
         group_name=config.name,
         owners=config.owners,
         kinds={"json"},
         description=description,
     )
     def index(context: dg.AssetExecutionContext, headrace_storage: StorageResource) -> IndexEvents:
-        made = yield from commit(context, headrace_storage)
+        with readable_failures():
+            made = yield from commit(context, headrace_storage)
         if made is not None:
             yield dg.MaterializeResult(
                 data_version=dg.DataVersion(made.numbered.snapshot.fingerprint),

@@ -10,6 +10,7 @@ import dagster as dg
 from headrace.catalog.stored.empty_splits import empty_splits
 from headrace.config.source import SampleKind
 from headrace.format.rejects import RejectReason
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.markdown import markdown_list
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
@@ -49,19 +50,20 @@ def source_checks(dataset: ProjectDataset) -> dg.AssetChecksDefinition:
         from headrace.catalog.judging.leaks import LEAK_COLUMNS, leaks  # noqa: PLC0415 - polars: not in a code server
         from headrace.catalog.judging.row_hints import SPAN_COLUMNS, repeated_spans, unused_columns  # noqa: PLC0415 - likewise
 
-        catalog = headrace_storage.catalog(config)
-        group = {"largest_group": catalog.header.totals.largest_group}
-        leaking = findings_of(catalog, config, "leaks", lambda: leaks(lambda: catalog.partitions(LEAK_COLUMNS)))
-        yield _warning(_DUPLICATES, _LEAKS, leaking, key, group)
-        rejected = catalog.rejected()
-        unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
-        yield _warning(_EXCLUDED, _UNKNOWN, unknown, key, {})
-        yield _warning(_FILLED, _EMPTY, empty_splits(catalog.header, config.splits), key, {})
-        are_rows = config.source.samples == SampleKind.ROWS
-        spans = (rows for _, rows in catalog.partitions(SPAN_COLUMNS)) if are_rows else ()
-        repeated = findings_of(catalog, config, "spans", lambda: repeated_spans(spans, rejected))
-        yield _warning(_SPANS, _REPEATED, repeated, key, {})
-        yield _warning(_UNUSED, _NOBODY, unused_columns(column_types(catalog), config), key, {})
+        with readable_failures():
+            catalog = headrace_storage.catalog(config)
+            group = {"largest_group": catalog.header.totals.largest_group}
+            leaking = findings_of(catalog, config, "leaks", lambda: leaks(lambda: catalog.partitions(LEAK_COLUMNS)))
+            yield _warning(_DUPLICATES, _LEAKS, leaking, key, group)
+            rejected = catalog.rejected()
+            unknown = rejected.filter(rejected["code"] == RejectReason.EXCLUDES_NOTHING)["key"].to_list()
+            yield _warning(_EXCLUDED, _UNKNOWN, unknown, key, {})
+            yield _warning(_FILLED, _EMPTY, empty_splits(catalog.header, config.splits), key, {})
+            are_rows = config.source.samples == SampleKind.ROWS
+            spans = (rows for _, rows in catalog.partitions(SPAN_COLUMNS)) if are_rows else ()
+            repeated = findings_of(catalog, config, "spans", lambda: repeated_spans(spans, rejected))
+            yield _warning(_SPANS, _REPEATED, repeated, key, {})
+            yield _warning(_UNUSED, _NOBODY, unused_columns(column_types(catalog), config), key, {})
 
     return checks
 

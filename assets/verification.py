@@ -18,6 +18,7 @@ from headrace.stores.storage import Storage
 from headrace.verification.rounds import plan_rounds, verify_rounds
 from headrace.verification.shard_check import CheckedShard, Depth, Fault
 from headrace.verification.verify import Verdict, checked_on_threads, find_target
+from headrace_dagster.assets.events import readable_failures
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.resources.storage import StorageResource
 from headrace_dagster.resources.workers import Workers
@@ -36,6 +37,7 @@ def verify_job(dataset: ProjectDataset) -> dg.JobDefinition:
     config, keys = dataset.config, dataset.keys
 
     @dg.op(name=f"{config.name}_verify_everything")
+    @readable_failures()
     def verify_everything(
         context: dg.OpExecutionContext, headrace_storage: StorageResource, headrace_workers: dg.ResourceParam[Workers]
     ) -> dg.Output[None]:

@@ -8,12 +8,12 @@ from headrace.assemble.views import WantedView, awaited_sets, build_view, is_up_
 from headrace.errors import EmptyViewError
 from headrace.format.beside.views import NumberedView, ViewSnapshot
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.build_comparison import unchecked
 from headrace_dagster.assets.events import INPUTS_TAG, readable_failures, short_digest
 from headrace_dagster.assets.metadata import Metadata, table
 from headrace_dagster.assets.pictures import share_bars
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords
+from headrace_dagster.assets.waiting import waiting_events
 from headrace_dagster.resources.storage import StorageResource
 
 _COLUMNS = {"split": "string", "samples": "int", "chosen": "int", "share": "float", "in_an_epoch": "int"}
@@ -24,7 +24,6 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     config, keys = dataset.config, dataset.keys
     key = keys.view(name)
     wanted = WantedView.of(config, name)
-    optional = any(entry.optional for entry in config.columns)  # while their tables are not there, the view may wait
     check = dg.AssetCheckSpec(
         f"{name}_chooses_samples",
         asset=key,
@@ -34,7 +33,6 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=key,
-        output_required=not optional,
         check_specs=[check],
         deps=[keys.sizes_index, *map(keys.columns_index, config.column_sets)],
         code_version=short_digest(str(wanted.definition))[:16],
@@ -45,11 +43,11 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
         "snapshot and the columns that fit it. Training reads it by the name of the view.",
     )
     def view(headrace_storage: StorageResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
-        output = headrace_storage.output(config)
-        if awaited := awaited_sets(output, wanted):
-            yield from unchecked([check], f"waits for the table of the columns {' or '.join(awaited)}")
-            return
         with readable_failures():
+            output = headrace_storage.output(config)
+            if awaited := awaited_sets(output, wanted):
+                yield from waiting_events(awaited, [check])
+                return
             try:
                 built, is_new = build_view(output, wanted)
             except EmptyViewError as error:

@@ -55,9 +55,14 @@ def test_what_the_build_has_compared_is_not_read(instance):
     assert comparison(instance, 2).verdict("sound", not_called, NUMBERS).passed
 
 
-def test_a_partition_that_was_found_damaged_is_read(instance):
-    checked(instance, passed=False)
-    assert not comparison(instance, 2).verdict("sound", lambda: ["still"], NUMBERS).passed
+@pytest.mark.parametrize("written", [None, 0, 2, 9], ids=["alone", "all reused", "some written", "all written"])
+@pytest.mark.parametrize("before", [None, True, False], ids=["no result", "passed", "failed"])
+def test_shards_are_read_if_the_check_runs_alone_or_failed_the_last_time(instance, before, written):
+    """A new instance has no result: it opens no shard of an existing output, of which all shards are used again."""
+    if before is not None:
+        checked(instance, passed=before)
+    is_read = not comparison(instance, written).verdict("sound", lambda: ["damaged"], NUMBERS).passed
+    assert is_read == (written is None or before is False)
 
 
 def test_only_the_build_of_the_same_run_counts(instance):

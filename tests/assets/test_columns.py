@@ -165,7 +165,7 @@ def test_an_optional_table_may_come_later_and_its_views_wait(daemon):
     assert daemon.settle() == []
 
 
-def test_what_waits_for_an_optional_table_is_skipped_when_it_is_started_by_hand(daemon):
+def test_what_waits_for_an_optional_table_makes_nothing_and_says_so_when_it_is_started_by_hand(daemon):
     optional_scores(daemon)
     daemon.settle()
     graph, keys = Graph(daemon.project, daemon.instance), daemon.project.keys
@@ -176,4 +176,7 @@ def test_what_waits_for_an_optional_table_is_skipped_when_it_is_started_by_hand(
     ):
         result = graph.run(key, partition)
         assert result.success
-        assert daemon.instance.get_latest_materialization_event(key) is None
+        made = daemon.instance.get_latest_materialization_event(key).asset_materialization
+        assert made.metadata["waits_for"].value == "the optional table of the columns scores"
+    assert [name for name in ("columns/scores", "views/loud") if (daemon.project.output / name).exists()] == []
+    assert daemon.settle() == []

@@ -39,6 +39,7 @@ SOMETIMES = {
     "samples_opus": "with codec: copy",
     "samples_wav": "with codec: copy",
     "verified": "of a job",
+    "waits_for": "while an optional table is absent",
 }
 
 
