@@ -301,7 +301,7 @@ class DueWorkReader:
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
         snapshots = [newest_snapshot(shards) for shards in self.folders().values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
-        written = map(self.records.last_run, untrue)
+        written = [self.records.last_run(key) for key in untrue]
         return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed, *written)
 
 
