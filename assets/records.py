@@ -60,6 +60,11 @@ class AssetRecords:
         """Whether the newest materialization of an asset is this snapshot."""
         return self.is_made_from(key, snapshot_inputs(newest.snapshot))
 
+    def last_run(self, key: dg.AssetKey) -> str:
+        """The id of the run that materialized an asset last; empty if none did."""
+        event = self.instance.get_latest_materialization_event(key)
+        return event.run_id if event else ""
+
     def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
         return [check for check in self.checks if check.asset_key == key and check.name not in REGRESSION_CHECKS]
 

@@ -32,8 +32,8 @@ class SupersededError(Exception):
 
 def input_version(config: DatasetConfig, output: Storage) -> str:
     """A digest that changes with the YAML, the catalog, or a table of columns that was imported. Reads no file."""
-    tables = [_version(output, header_path(entry.name)) for entry in config.columns]
-    return short_digest(config.model_dump_json(), _version(output, HEADER_PATH), *tables)
+    tables = [file_version(output, header_path(entry.name)) for entry in config.columns]
+    return short_digest(config.model_dump_json(), file_version(output, HEADER_PATH), *tables)
 
 
 def wanted_audio(output: Storage, config: DatasetConfig, partition: str) -> str | None:
@@ -128,7 +128,7 @@ def note_superseded(context: dg.AssetExecutionContext, reason: str) -> None:
     context.instance.add_run_tags(context.run.run_id, {SUPERSEDED_TAG: "the input changed"})
 
 
-def _version(output: Storage, path: str) -> str:
+def file_version(output: Storage, path: str) -> str:
     """A string that changes with a file; empty while it does not exist."""
     try:
         return output.version(path)

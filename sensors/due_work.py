@@ -22,6 +22,7 @@ from headrace.config.dataset import DatasetConfig
 from headrace.errors import CatalogError, NotFoundError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
+from headrace.format.snapshots.sizes_file import SIZES, has_true_sizes
 from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
 from headrace.format.snapshots.summaries import newest_summaries
 from headrace.locate.outputs import AUDIO
@@ -32,7 +33,7 @@ from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.assets.records import AssetRecords, is_committed, newest_snapshot
-from headrace_dagster.assets.superseded import input_version
+from headrace_dagster.assets.superseded import file_version, input_version
 from headrace_dagster.assets.views import has_view, waits
 from headrace_dagster.resources.storage import StorageResource
 
@@ -103,6 +104,7 @@ class DueWorkReader:
             for entry in shards.list(folder)
         ]
         files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
+        files += [f"{name} {SIZES} {file_version(shards, SIZES)}" for name, shards in self.folders().items()]
         settings = [str(found and latent_settings(found)) for found in map(self._frozen, self.config.latents)]
         return short_digest(self.input_version(), *settings, *files)
 
@@ -135,12 +137,13 @@ class DueWorkReader:
         partitions = {name: work for name in audio.wanted if (work := _work(name, fitted)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
-            rest = self._rest(catalog.digest, partitions, stages)
-            rest = self._fitted_first(rest) if rest else rest
-            token = self._finish_token(catalog.digest, stages) if rest else ""
+            untrue, others = self._rest(catalog.digest, partitions, stages)
+            rest = self._fitted_first([*untrue, *others]) if untrue or others else ()
+            token = self._finish_token(catalog.digest, stages, untrue) if rest else ""
             return DueWork(partitions, self._fitted_first(self._after(partitions, stages)), token, hours, rest)
-        lacking = self._fitted_first(self._lacking(catalog.digest, stages))
-        return DueWork({}, lacking, self._finish_token(catalog.digest, stages))
+        untrue, lacking = self._lacking(catalog.digest, stages)
+        finish = self._fitted_first([*untrue, *lacking])
+        return DueWork({}, finish, self._finish_token(catalog.digest, stages, untrue))
 
     def _wanted_latents(self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig) -> dict[str, str]:
         """`wanted_latents`; nothing while the table that has their texts was never valid."""
@@ -229,9 +232,9 @@ class DueWorkReader:
         since = {name: lacking[name] for name, need in plan.stale.items() if need == BuildNeed.DAMAGED}
         return _StageState(wanted, found, plan.current, todo, since)
 
-    def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> list[dg.AssetKey]:
-        """The unpartitioned assets that are not up to date with the partitions."""
-        lacking, snapshots = self._lacking_before_the_smoke_test(catalog, stages)
+    def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
+        """The indexes that have only to write `sizes.json` again, and the assets that are not up to date."""
+        lacking, untrue, snapshots = self._lacking_before_the_smoke_test(catalog, stages)
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
         columns = {*map(self.keys.view, self.config.views)}
         columns |= {*map(self.keys.index, stages_of(self.config, StageKind.COLUMNS))}
@@ -241,13 +244,19 @@ class DueWorkReader:
             lacking.append(smoke)
         if lacking or not has_report(self.dataset, self.storage, self.records):
             lacking.append(report)
-        return lacking
+        return untrue, lacking
 
     def _lacking_before_the_smoke_test(
         self, catalog: str, stages: Mapping[str, _StageState]
-    ) -> tuple[list[dg.AssetKey], dict[str, NumberedSnapshot]]:
-        """The snapshots of stages and the views that are not up to date, and the current snapshots by part."""
+    ) -> tuple[list[dg.AssetKey], list[dg.AssetKey], dict[str, NumberedSnapshot]]:
+        """The snapshots of stages and the views that are not up to date.
+
+        Returns:
+            The assets that commit them; the assets whose snapshot is current, but whose `sizes.json` is missing or
+            wrong, of which nothing else is made; and the current snapshots by part.
+        """
         lacking: list[dg.AssetKey] = []
+        untrue: list[dg.AssetKey] = []
         snapshots: dict[str, NumberedSnapshot] = {}
         number: int | None = None
         folders = self.folders()
@@ -257,8 +266,9 @@ class DueWorkReader:
             is_done = is_committed(newest, catalog, stages[stage].current, number)
             if newest is None or not is_done or not self.records.has_index(key, newest):
                 lacking.append(key)
-            elif not _is_columns(stage):
-                snapshots[stage] = newest
+            else:
+                untrue += [] if has_true_sizes(shards, newest.snapshot) else [key]
+                snapshots |= {} if _is_columns(stage) else {stage: newest}
             if stage == AUDIO and newest is not None:
                 number = newest.number
         is_changed, output = bool(lacking), self.storage.output(self.config)
@@ -268,26 +278,31 @@ class DueWorkReader:
             if not waits(self.dataset, output, name)
             and (is_changed or not has_view(self.dataset, output, name, self.records))
         ]
-        return lacking, snapshots
+        return lacking, untrue, snapshots
 
     def _rest(
         self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _StageState]
-    ) -> tuple[dg.AssetKey, ...]:
-        """Assets that need no set of latents that partitions lack; the smoke test joins all sets, so it waits."""
+    ) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
+        """`_lacking` of assets that need no set of latents that partitions lack.
+
+        The smoke test joins all sets, so it waits.
+        """
         lacking = {stage for work in partitions.values() for stage in work.stages}
         if not lacking.isdisjoint([AUDIO, *filter(_is_columns, stages)]):
-            return ()
+            return [], []
         done = {name: stage for name, stage in stages.items() if name not in lacking}
-        rest, _ = self._lacking_before_the_smoke_test(catalog, done)
+        rest, untrue, _ = self._lacking_before_the_smoke_test(catalog, done)
         if rest or not has_report(self.dataset, self.storage, self.records):
             rest.append(self.keys.dataset_report)
-        return tuple(rest)
+        return untrue, rest
 
-    def _finish_token(self, catalog: str, stages: Mapping[str, _StageState]) -> str:
+    def _finish_token(self, catalog: str, stages: Mapping[str, _StageState], untrue: Iterable[dg.AssetKey] = ()) -> str:
+        """Digest of what the last assets are made from. A file that is lost again is other work than the first time."""
         numbers = [f"{stage} {name} {n.number}" for stage, s in stages.items() for name, n in s.current.items()]
         snapshots = [newest_snapshot(shards) for shards in self.folders().values()]
         committed = [str(newest.number) if newest else "" for newest in snapshots]
-        return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed)
+        written = [self.records.last_run(key) for key in untrue]
+        return short_digest(catalog, self.config.model_dump_json(), *numbers, *committed, *written)
 
 
 def _work(partition: str, stages: Mapping[str, _StageState]) -> PartitionWork | None:

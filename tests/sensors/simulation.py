@@ -424,6 +424,7 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
             "newest_summaries": lambda shards: dict(world.manifests[shards]),
             "newest_snapshot": world.snapshots.get,
             "is_committed": world.is_committed,
+            "has_true_sizes": lambda shards, snapshot: True,
             "smoke_inputs": world.smoke_inputs,
             "has_report": lambda *_: world.inputs.get(world.keys.dataset_report) == world.held(),
             "has_view": lambda *_: world.inputs.get(world.keys.view("long")) == world.held(),

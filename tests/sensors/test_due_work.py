@@ -33,9 +33,10 @@ class Fakes:
             stage: {name: summary(1, f"{stage} of {name}") for name in NAMES} for stage in ("audio", COLUMNS, MEL)
         }
         numbers = {"audio": 7, COLUMNS: 2, MEL: 3}
-        self.snapshots = {stage: SimpleNamespace(number=number) for stage, number in numbers.items()}
+        self.snapshots = {stage: SimpleNamespace(number=number, snapshot=stage) for stage, number in numbers.items()}
         self.is_committed = dict.fromkeys(numbers, True)
         self.unrecorded_names, self.committed_with, self.missing = set(), {}, {}
+        self.untrue, self.last_runs = set(), {}
         self.lacks_index, self.is_smoke_done, self.is_report_done = set(), True, True
 
     def output(self, config):
@@ -61,6 +62,9 @@ class Fakes:
 
     def has_index(self, key, newest):
         return key not in self.lacks_index
+
+    def last_run(self, key):
+        return self.last_runs.get(key, "")
 
     def is_made_from(self, key, inputs):
         assert set(inputs) == {"audio", "latents mel"}
@@ -95,6 +99,7 @@ def fakes(monkeypatch):
         "newest_summaries": lambda shards: fakes.found[shards],
         "newest_snapshot": lambda shards: fakes.snapshots[shards],
         "is_committed": fakes.committed,
+        "has_true_sizes": lambda shards, snapshot: snapshot not in fakes.untrue,
         "smoke_inputs": lambda config, snapshots: snapshots,
         "has_report": lambda *_: fakes.is_report_done,
     }
@@ -228,6 +233,37 @@ def test_an_index_that_is_not_up_to_date_is_made_again_and_what_follows_it(fakes
     assert fakes.committed_with.get(MEL, 7) == (None if (stage, fault) == ("audio", "snapshot") else 7)
 
 
+INDEXES = {"audio": "sizes_index", COLUMNS: "metadata_columns_index", MEL: "mel_sizes_index"}
+
+
+@pytest.mark.parametrize("untrue", [["audio"], [COLUMNS], [MEL], ["audio", COLUMNS, MEL]])
+def test_where_only_sizes_json_is_wrong_only_the_index_is_made_again(fakes, untrue):
+    fakes.untrue.update(untrue)
+    assert [key.path[-1] for key in fakes.read().finish] == [INDEXES[stage] for stage in untrue]
+
+
+def test_what_else_is_due_is_made_with_the_index_whose_sizes_json_is_wrong(fakes):
+    fakes.untrue.add("audio")
+    fakes.is_report_done = False
+    assert fakes.read().finish == (fakes.keys.sizes_index, fakes.keys.dataset_report)
+
+
+def test_a_wrong_sizes_json_of_audio_does_not_wait_for_latents(fakes):
+    fakes.untrue.add("audio")
+    fakes.found[MEL] = {FIRST: fakes.found[MEL][FIRST]}
+    due = fakes.read()
+    assert list(due.partitions) == [NAMES[1]]
+    assert due.rest == (fakes.keys.sizes_index,)
+
+
+def test_a_sizes_json_that_is_lost_again_is_other_work_and_one_that_could_not_be_written_is_the_same(fakes):
+    fakes.untrue.add("audio")
+    first = fakes.read().token
+    assert fakes.read().token == first
+    fakes.last_runs[fakes.keys.sizes_index] = "another run"
+    assert fakes.read().token != first
+
+
 def test_a_smoke_test_of_other_data_is_repeated_and_the_report_after_it(fakes):
     fakes.is_smoke_done = False
     assert fakes.read().finish == last_assets(fakes)
@@ -237,7 +273,7 @@ def test_a_smoke_test_of_other_data_is_repeated_and_the_report_after_it(fakes):
 
 def test_the_token_of_what_follows_changes_with_the_snapshots_and_manifests(fakes):
     tokens = [fakes.read().token]
-    fakes.snapshots[MEL] = SimpleNamespace(number=4)
+    fakes.snapshots[MEL] = SimpleNamespace(number=4, snapshot=MEL)
     tokens.append(fakes.read().token)
     fakes.found["audio"][FIRST] = summary(2, f"audio of {FIRST}")
     tokens.append(fakes.read().token)
