@@ -17,6 +17,7 @@ from headrace.cli.as_json import print_json
 from headrace.cli.tables import grid, plain_console
 from headrace.config.dataset import DatasetConfig, parse_config
 from headrace.errors import AudioError, ConfigError
+from headrace.format.tars.name_lists import absolute
 from headrace.report.page import CLIP_SECONDS, html_page, player
 from headrace.report.page import grid as cards
 
@@ -43,7 +44,7 @@ def adopt(arguments: Sequence[str]) -> int:
     path = options.path.expanduser().absolute()
     files, layout = recognise(path)
     target, page = (options.yaml or Path(f"{_name(path)}.yaml")).absolute(), options.page and options.page.absolute()
-    output = (options.output or target.parent / "shards" / target.stem).absolute()
+    output = absolute(options.output or str(target.parent / "shards" / target.stem))
     for file in filter(None, (target, page)):
         _check_new(file, files)
     try:
@@ -61,7 +62,7 @@ def adopt(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _read(layout: Layout, files: FileList, output: Path, target: Path) -> tuple[str, DatasetConfig, Samples]:
+def _read(layout: Layout, files: FileList, output: str, target: Path) -> tuple[str, DatasetConfig, Samples]:
     """The YAML of a layout, what it says, and the first samples."""
     text = yaml_text(layout, files, output)
     config = parse_config(yaml.safe_load(text), target.stem, target)
@@ -73,12 +74,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "headrace adopt", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="the corpus: a folder, or a manifest, table or tar")
-    parser.add_argument("--yaml", type=Path, metavar="FILE", help="the file to write (default: ./NAME.yaml)")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="output.uri (default: shards/NAME beside the YAML)")
-    parser.add_argument("--page", type=Path, metavar="FILE.html", help="also write a page that plays the samples")
+    parser.add_argument("path", type=_local, metavar="PATH", help="the corpus: a folder, or a manifest, table or tar")
+    parser.add_argument("--yaml", type=_local, metavar="FILE", help="the file to write (default: ./NAME.yaml)")
+    parser.add_argument(
+        "--output", metavar="DIR", help="output.uri, a folder or a URL (default: shards/NAME beside the YAML)"
+    )
+    parser.add_argument("--page", type=_local, metavar="FILE.html", help="also write a page that plays the samples")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser
+
+
+def _local(text: str) -> Path:
+    """A path of this machine. Raises `ArgumentTypeError` for a URL."""
+    scheme, is_url, _ = text.partition("://")
+    if is_url:
+        raise argparse.ArgumentTypeError(f"{scheme}://…: expected a path on this machine")
+    return Path(text)
 
 
 def _name(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 import math
 import re
-from pathlib import Path
 
 import yaml
 
@@ -31,7 +30,7 @@ _MORE = """\
 """
 
 
-def yaml_text(layout: Layout, files: FileList, output: Path) -> str:
+def yaml_text(layout: Layout, files: FileList, output: str) -> str:
     """The content of the YAML file, with comments."""
     source = {"uri": str(files.path), **layout.source}
     if source.get("kind", FILES) == FILES and (ignored := _ignored(layout, files)):
@@ -40,7 +39,7 @@ def yaml_text(layout: Layout, files: FileList, output: Path) -> str:
     lines += [_commented(f"  {name}: {_dumped(value)}") for name, value in source.items()]
     if layout.group_by:
         lines.append(f"# group_by: {layout.group_by}     # its values then never cross splits")
-    return "\n".join([*lines, yaml.safe_dump({"output": {"uri": str(output)}}).rstrip(), _MORE])
+    return "\n".join([*lines, yaml.safe_dump({"output": {"uri": output}}).rstrip(), _MORE])
 
 
 def _dumped(value: object) -> str:

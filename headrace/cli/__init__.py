@@ -20,6 +20,7 @@ from headrace.config.shares import share_of
 from headrace.errors import HeadraceError
 from headrace.format.tars.member_names import KeyAt
 from headrace.machine import num_cores
+from headrace.signed_urls import check_no_password
 
 
 class _ShowVersion(argparse.Action):
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     name = given[0] if given else ""
     try:
+        for argument in given:
+            check_no_password(argument.partition("=")[2] if argument.startswith("--") else argument)
         if name not in DESCRIPTIONS and (point := extensions.commands().get(name)) is not None:
             return extensions.run(point, given[1:])
         options = parser().parse_args(given)

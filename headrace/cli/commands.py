@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header
+from headrace.catalog.stored.header import HEADER_PATH, check_owner, read_header, unnamed_parts
 from headrace.cli.as_json import facts_content, plain, print_json
 from headrace.cli.certifying import run_encode_again
 from headrace.cli.tables import bytes_text, grid, plain_console, print_facts
@@ -190,6 +190,7 @@ def run_gc(options: argparse.Namespace) -> int:
         remove_parts(storage, left)
     found = find_garbage(storage, keep=options.keep, now_seconds=now, min_age_seconds=min_age_seconds)
     leftovers = find_leftovers(storage, now_seconds=now, min_age_seconds=min_age_seconds)
+    leftovers += [entry for entry in unnamed_parts(storage) if now - entry.modified_seconds > min_age_seconds]
     entries = {garbage.part: list(garbage.entries) for garbage in found}
     console = plain_console()
     if options.dry_run:
@@ -209,7 +210,7 @@ def run_gc(options: argparse.Namespace) -> int:
     rows = [(g.part, ", ".join(map(str, g.kept)), *_gc_numbers(entries[g.part])) for g in found]
     rows += [(f"{part.name}, left behind", "", *_gc_numbers(part.files)) for part in left]
     if leftovers:
-        rows.append(("files of dead writers", "", *_gc_numbers(leftovers)))
+        rows.append(("files of dead writers and earlier catalogs", "", *_gc_numbers(leftovers)))
     title = "would be removed (--dry-run)" if options.dry_run else "removed"
     console.print(grid(title, ("part", "snapshots kept", "shards#", "files#", "size#"), rows))
     for line in _gc_notes(found, entries):

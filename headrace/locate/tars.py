@@ -34,7 +34,7 @@ from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, lis
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
 from headrace.locate.outputs import ShardFolder
 from headrace.ordered import TaskThreads, map_in_order
-from headrace.signed_urls import unsigned
+from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
@@ -194,11 +194,12 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
     lines = (line.strip() for line in storage.read(name).decode(errors="replace").splitlines())
     names = once(named, [line for line in lines if line and line[0] != "#"])
     if not names or not all(map(is_tar, names)):
-        odd = next((unsigned(name) for name in names if not is_tar(name)), None)
+        odd = next((name for name in names if not is_tar(name)), "")
+        what = "a URL with a query, as a signed one" if is_signed(odd) else "which is no tar"
         raise NoShardsError(
             f"{named}: it is a file, and neither a tar nor a sizes.json, nor a list of tars: it lists "
-            f"{'nothing' if odd is None else f'{odd!r}, which is no tar'}. A list has the path or the URL of a tar in "
-            "each line; pass signed URLs as streams=[Stream(remote=…), …]"
+            f"{f'{unsigned(odd)!r}, {what}' if odd else 'nothing'}. A list has the path or the URL of a tar in each "
+            "line; pass signed URLs as streams=[Stream(remote=…), …]"
         )
     if not all("://" in name for name in names):
         storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)

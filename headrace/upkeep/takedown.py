@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+from headrace.catalog.stored.header import CATALOG_FOLDER, unnamed_parts
 from headrace.errors import EmptyViewError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
@@ -21,6 +22,7 @@ from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
 from headrace.stores.storage import Storage
 
+CATALOG = "catalog"
 _PATH = "path"
 
 
@@ -29,7 +31,7 @@ class Holding:
     """One file that holds a sample.
 
     Attributes:
-        part: `audio`, `latents/<name>`, `columns/<set>` or `views/<name>`.
+        part: `audio`, `latents/<name>`, `columns/<set>`, `views/<name>`, or `catalog` for a file of an earlier scan.
         key: the sample's key.
         file: path of the file in its part.
         snapshots: numbers of the snapshots of the part that name the file, ascending; empty if none does.
@@ -52,7 +54,8 @@ class SampleSearch:
     def holdings(self, keys: Iterable[str]) -> list[Holding]:
         """The files that hold one of these samples."""
         wanted = frozenset(keys)
-        return [*self._in_shards(wanted), *self._in_columns(wanted), *self._in_views(wanted)] if wanted else []
+        found = (self._in_shards, self._in_columns, self._in_views, self._in_earlier_catalogs)
+        return [*chain.from_iterable(look(wanted) for look in found)] if wanted else []
 
     def keys_of(self, what: str) -> frozenset[str]:
         """The keys that a text means: a key, the key of a recording that was cut into segments, or a path.
@@ -60,10 +63,12 @@ class SampleSearch:
         The path is that of a recording in the source, as the columns `metadata` have it.
         """
         indexes = chain.from_iterable(shards.values() for shards in self._shards.values())
-        keys = set(chain.from_iterable(index.keys() for index in indexes))
+        earlier = {key: path for rows in self._earlier_catalogs.values() for key, path in rows.items() if key}
+        keys = {*chain.from_iterable(index.keys() for index in indexes), *earlier}
         named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
         if not named:
             recordings = {*self._keys_of_path(what), *self._keys_in_catalog(what)}
+            recordings |= {key for key, path in earlier.items() if path == what}
             named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
         return frozenset(named)
 
@@ -149,6 +154,25 @@ class SampleSearch:
                         if count and key in wanted:
                             found[key, file.path].append(number)
             yield from (Holding(view.name, *held, tuple(numbers)) for held, numbers in sorted(found.items()))
+
+    def _in_earlier_catalogs(self, wanted: frozenset[str]) -> Iterator[Holding]:
+        for file, rows in self._earlier_catalogs.items():
+            yield from (Holding(CATALOG, key, file, ()) for key in sorted(wanted & rows.keys()))
+
+    @cached_property
+    def _earlier_catalogs(self) -> Mapping[str, Mapping[str, str]]:
+        """File of an earlier scan, which `headrace gc` deletes → key → path of its rows; empty without polars."""
+        try:
+            import polars as pl  # noqa: PLC0415 - a training node has none
+        except ImportError:
+            return {}
+        found = {}
+        for entry in sorted(unnamed_parts(self._output), key=lambda entry: entry.path):
+            if entry.path.endswith(".parquet"):
+                rows = pl.read_parquet(self._output.read(entry.path))
+                if {"key", _PATH} <= set(rows.columns):
+                    found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(rows.select("key", _PATH).iter_rows())
+        return found
 
     def _keys_in_catalog(self, path: str) -> list[str]:
         """Keys of the recording of a path in the catalog, also if it is excluded; none without polars or a catalog."""

@@ -5,6 +5,7 @@ import hashlib
 import json
 
 import pytest
+import yaml
 
 from headrace import StreamingDataset
 from headrace.adopt.command import adopt
@@ -12,6 +13,7 @@ from headrace.catalog.tables.metadata_files import in_memory
 from headrace.config.dataset import load_config
 from headrace.errors import ConfigError
 from headrace.sources.sources import open_corpus
+from headrace.testing import write_corpus
 from headrace_dagster.resources.storage import StorageResource
 from tests.support import layouts
 from tests.support.corpora import NUM_UTTERANCES, text
@@ -198,3 +200,12 @@ def test_what_is_adopted_is_built_and_read(write, tmp_path, monkeypatch, capsys,
     batch = next(iter(StreamingDataset(remote=str(tmp_path / "shards/mine"), batch_size=1)))
     assert batch["audio"].shape[1] > 0
     assert len(StreamingDataset(remote=str(tmp_path / "shards/mine"), batch_size=1)) == NUM_UTTERANCES
+
+
+@pytest.mark.parametrize("output", ["s3://bucket/out", "/data/out", "out"])
+def test_the_output_may_be_a_bucket_or_a_folder(tmp_path, monkeypatch, capsys, output):
+    write_corpus(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert adopt(["recordings", "--output", output, "--yaml", "birds.yaml"]) == 0
+    found = yaml.safe_load((tmp_path / "birds.yaml").read_text())["output"]["uri"]
+    assert found == (str(tmp_path / "out") if output == "out" else output)

@@ -7,6 +7,7 @@ import pytest
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.cli import main
+from headrace.config.dataset import load_config
 from headrace.errors import ConfigError, HeadraceError
 from headrace.signed_urls import check_no_password
 from headrace.stores.storage import open_storage
@@ -84,6 +85,46 @@ def test_no_message_repeats_a_signature(door, tmp_path):
         server.fault = lambda _: Fault.ERROR_403
         said = DOORS[door](f"http://127.0.0.1:{server.port}/bucket/0.tar?X-Sig={MARK}")
     assert MARK not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["adopt", "{}"],
+        ["adopt", ".", "--output", "{}"],
+        ["adopt", ".", "--page={}"],
+        ["build", "{}"],
+        ["columns", ".", "--parquet", "{}"],
+        ["export", ".", "{}"],
+        ["verify", ".", "--encode-again", "1", "--config", "{}"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_takes_a_password_in_any_argument(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format(PASSWORDS["folder"]) for word in words])
+    said = capsys.readouterr()
+    assert "names and passwords in URLs are not sent" in said.err
+    assert MARK not in said.out + said.err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "source: {{uri: '{}'}}\noutput: {{uri: out}}\n",
+        "source: {{uri: x, metadata: '{}'}}\noutput: {{uri: out}}\n",
+        "source: {{uri: x}}\noutput: {{uri: '{}'}}\n",
+        "source: {{uri: x}}\noutput: {{uri: out}}\ncolumns: [{{name: c, table: '{}'}}]\n",
+    ],
+    ids=["source", "metadata", "output", "table"],
+)
+def test_a_yaml_file_has_no_password(section, tmp_path):
+    path = tmp_path / "birds.yaml"
+    path.write_text(section.format(PASSWORDS["folder"]))
+    with pytest.raises(ConfigError, match="names and passwords in URLs are not sent") as caught:
+        load_config(path)
+    assert MARK not in str(caught.value)
 
 
 @pytest.mark.parametrize(

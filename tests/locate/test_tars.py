@@ -145,7 +145,7 @@ def test_a_text_list_names_tars_by_paths_or_urls_in_its_order(tmp_path, end, for
     [
         ("", "lists nothing"),
         ("notes", "'notes', which is no tar"),
-        ("https://host/a.tar?signature=1", "'https://host/a.tar', which is no tar.*Stream"),
+        ("https://host/a.tar?signature=1", "'https://host/a.tar', a URL with a query, as a signed one.*Stream"),
         ("s3://a/1.tar\ns3://b/1.tar", "several stores"),
     ],
 )

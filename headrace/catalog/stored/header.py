@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.catalog.stored.column_header import TABLES_FOLDER, header_path, read_table_header, table_folder
 from headrace.catalog.stored.header_lines import PARTS_FOLDER, CatalogTotals, Part
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
@@ -26,7 +27,7 @@ from headrace.format.rejects import RejectSubject, counted
 from headrace.format.tables import checked, pack, packed_pieces, unpack
 from headrace.format.typed_json import json_value, typed
 from headrace.sources.listing import PATH_DIGEST, SourceStamps
-from headrace.stores.storage import Storage
+from headrace.stores.storage import Storage, StoredObject
 
 CATALOG_FOLDER = "catalog/"
 HEADER_PATH = "catalog/catalog.jsonl"
@@ -222,6 +223,23 @@ def read_current_header(output: Storage, config: DatasetConfig) -> CatalogHeader
 def sizes_of_parts(output: Storage) -> dict[str, int]:
     """Path → size of all files in the folder of parts."""
     return {entry.path: entry.num_bytes for entry in output.list(PARTS_FOLDER)}
+
+
+def unnamed_parts(output: Storage) -> list[StoredObject]:
+    """Files of earlier scans: parts of the catalog, and of imported tables of columns, that no header names.
+
+    Raises:
+        FormatError: a header is damaged, so what it names is not known.
+    """
+    if (header := read_header(output)) is None:
+        return []
+    named, files = {part.path for part in header.parts()}, list(output.list(PARTS_FOLDER))
+    of_tables = list(output.list(TABLES_FOLDER))
+    for name in {entry.path.removeprefix(TABLES_FOLDER).partition("/")[0] for entry in of_tables}:
+        if (table := read_table_header(output, name)) is not None:
+            named |= {header_path(name), *table.paths()}
+            files += [entry for entry in of_tables if entry.path.startswith(table_folder(name))]
+    return [entry for entry in files if entry.path not in named]
 
 
 def header_version(output: Storage) -> str:

@@ -65,10 +65,9 @@ class WrittenIndexes:
         """
         found, version = find_index(self.folder, shard), tar_version(storage, shard)
         if found is None or found.index.notes.get(VERSION_NOTE) != version:
-            why = "has no index there" if found is None else "was written again since"
+            why = "has no index in" if found is None else "was written again since `headrace index` wrote"
             raise IntegrityError(
-                f"{storage.uri}/{shard}: {why} `headrace index` wrote {self.folder.uri}: run it again with the same "
-                "arguments"
+                f"{storage.uri}/{shard}: {why} {self.folder.uri}: run `headrace index` again with the same arguments"
             )
         if not is_index_of(found.index, self.names[shard], version):
             raise IntegrityError(
