@@ -6,7 +6,7 @@ from headrace_dagster.resources.workers import WorkersResource
 from tests.support.sent_work import check_sent
 
 
-@pytest.fixture(autouse=True, scope="module")  # tests of other folders in this process are none of its business
+@pytest.fixture(autouse=True, scope="module")  # not the tests of other folders in this process
 def _work_can_be_sent():
     real = WorkersResource.run
 
