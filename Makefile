@@ -46,7 +46,7 @@ test: $(STAMP)  ## Fast tests
 # More than half of the live daemons' time is waiting, so others go on beside them; a file's tests stay together.
 test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
 	@tools/install-for-tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
 drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
 	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \
