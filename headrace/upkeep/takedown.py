@@ -6,10 +6,12 @@ All shards in the folders count, also those that no snapshot names any more. Not
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from headrace.catalog.stored.header import CATALOG_FOLDER, unnamed_parts
-from headrace.errors import EmptyViewError, HeadraceError, NotFoundError
+from headrace.errors import EmptyViewError, FormatError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
@@ -21,6 +23,9 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table, snaps
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
 from headrace.stores.storage import Storage
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CATALOG = "catalog"
 _PATH = "path"
@@ -162,14 +167,12 @@ class SampleSearch:
     @cached_property
     def _earlier_catalogs(self) -> Mapping[str, Mapping[str, str]]:
         """File of an earlier scan, which `headrace gc` deletes → key → path of its rows; empty without polars."""
-        try:
-            import polars as pl  # noqa: PLC0415 - a training node has none
-        except ImportError:
+        if find_spec("polars") is None:
             return {}
         found = {}
         for entry in sorted(unnamed_parts(self._output), key=lambda entry: entry.path):
             if entry.path.endswith(".parquet"):
-                rows = pl.read_parquet(self._output.read(entry.path))
+                rows = _parquet(self._output, entry.path)
                 if {"key", _PATH} <= set(rows.columns):
                     found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(rows.select("key", _PATH).iter_rows())
         return found
@@ -209,6 +212,16 @@ def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> 
     if not keys and is_condition(what):
         keys = search.keys_where(what)
     return sorted(keys), search.holdings(keys)
+
+
+def _parquet(output: Storage, path: str) -> "pl.DataFrame":
+    """A table of an earlier scan. Raises `FormatError` if it is damaged."""
+    import polars as pl  # noqa: PLC0415 - a training node has none
+
+    try:
+        return pl.read_parquet(output.read(path))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise FormatError(f"{output.uri}/{path}: a damaged file of an earlier catalog ({error}); delete it") from error
 
 
 def is_condition(what: str) -> bool:
