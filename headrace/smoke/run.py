@@ -196,7 +196,8 @@ class _Reading:
         result.num_samples, result.seconds, _ = times
         wanted = 1 if self.expected.is_mixed else loader.batch_size
         batch_size = resumable_batch_size(len(self.expected), wanted)
-        with contextlib.closing(RankStreams(source.remote, source.pinned, loader, batch_size)) as streams:
+        leaves_out = bool(len(self.expected.rejected))
+        with contextlib.closing(RankStreams(source.remote, source.pinned, loader, batch_size, leaves_out)) as streams:
             times = comparer.read("streaming", streams.arrivals, self.streamed)
             result.num_streamed, result.stream_seconds, result.stream_seconds_to_first = times
             comparer.compare_readers(plain, self.streamed)

@@ -36,6 +36,7 @@ class RankStreams:
         snapshot: number of the snapshot; None if `remote` names shards.
         loader: number of worker processes, and batches that each prepares ahead.
         batch_size: batch size of one rank.
+        leaves_out: whether samples are left out because their latents were rejected.
         batches: for each rank, the keys of its batches in order; filled by `arrivals`.
     """
 
@@ -43,6 +44,7 @@ class RankStreams:
     snapshot: int | None
     loader: LoaderConfig
     batch_size: int
+    leaves_out: bool = False
     batches: list[list[list[str]]] = field(default_factory=lambda: [[] for _ in range(_RANKS)])
     _cache: tempfile.TemporaryDirectory[str] = field(default_factory=tempfile.TemporaryDirectory)
     _middle: int = field(init=False)
@@ -94,15 +96,15 @@ class RankStreams:
             return [f"nothing to resume: the first rank stopped after {len(self._of_first)} batches, before the middle"]
         left = self._of_first[self._middle :]
         try:
-            loader = self._open(0, ("metadata",))  # the order of keys is the same without the values
+            # The order of keys is the same without the values; only by their latents are samples left out.
+            loader = self._open(0, None if self.leaves_out else ("metadata",))
             loader.load_state_dict(self._state)
             found = [list(batch["keys"]) for batch in loader]
         except HeadraceError as error:
             return [f"resumed after {self._middle} batches: reading failed: {error}"]
-        pairs = enumerate(zip(found, left, strict=False))
-        at = next((i for i, (one, other) in pairs if not _continues(one, other)), min(len(found), len(left)))
-        if at == len(found) == len(left):
+        if found == left:
             return []
+        at = next((i for i, (a, b) in enumerate(zip(found, left, strict=False)) if a != b), min(len(found), len(left)))
         came = f"{len(found)} batches arrived, {len(left)} were expected; the first difference is in batch {at}"
         return [f"resumed after {self._middle} batches: {came}"]
 
@@ -127,14 +129,6 @@ class RankStreams:
         )
         workers, ahead = self.loader.num_workers, self.loader.prefetch_factor
         return StreamingDataLoader(dataset, num_workers=workers, prefetch_factor=ahead)
-
-
-def _continues(found: Sequence[str], left: Sequence[str]) -> bool:
-    """Whether a batch of a resumed job is the one that was left.
-
-    The resumed job reads no latents, so it has keys where samples without latents were left out (`""`).
-    """
-    return len(found) == len(left) and all(key in {"", one} for one, key in zip(found, left, strict=True))
 
 
 def resumable_batch_size(num_samples: int, wanted: int) -> int:

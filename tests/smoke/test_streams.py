@@ -10,6 +10,7 @@ import pytest
 from headrace import StreamingDataLoader
 from headrace.config.operation import LoaderConfig
 from headrace.smoke import streams as job
+from headrace.smoke.run import SmokePart, smoke_test
 from headrace.smoke.streams import (
     RankStreams,
     child_processes,
@@ -69,9 +70,17 @@ def test_every_rank_reads_batches_before_and_after_resuming(job_of, batch_size):
 def test_a_sample_without_latents_may_be_in_any_batch(tmp_path, spoilt, batch_size):
     write_audio(tmp_path)
     latents = Built(tmp_path, spoilt=spoilt).commit().storage
-    with contextlib.closing(RankStreams(latents.uri, None, IN_PROCESS, batch_size)) as streams:
+    with contextlib.closing(RankStreams(latents.uri, None, IN_PROCESS, batch_size, leaves_out=True)) as streams:
         assert len(list(streams.arrivals())) == len(LENGTHS) - 1
         assert streams.resume_faults() == []
+
+
+@pytest.mark.parametrize("spoilt", LENGTHS)
+def test_the_smoke_test_of_a_set_with_a_rejected_sample_passes(tmp_path, spoilt):
+    write_audio(tmp_path)
+    latents = Built(tmp_path, spoilt=spoilt).commit().storage
+    found = smoke_test({"latents": SmokePart.newest(latents)}, IN_PROCESS)["latents"]
+    assert (found.num_streamed, {name: faults for name, faults in found.faults.items() if faults}) == (3, {})
 
 
 def test_a_rank_with_one_batch_resumes_before_it(job_of):
@@ -86,6 +95,8 @@ def test_the_first_batch_that_differs_after_resuming_is_named(job_of):
     list(streams.arrivals())
     before = "resumed after 2 batches: 2 batches arrived, "
     streams.batches[0][3] = ["other"]
+    assert streams.resume_faults() == [before + "2 were expected; the first difference is in batch 1"]
+    streams.batches[0][3] = [""]  # a sample that was left out before comes
     assert streams.resume_faults() == [before + "2 were expected; the first difference is in batch 1"]
     streams.batches[0][2] = ["another"]
     assert streams.resume_faults() == [before + "2 were expected; the first difference is in batch 0"]

@@ -228,18 +228,29 @@ def sizes_of_parts(output: Storage) -> dict[str, int]:
 def unnamed_parts(output: Storage) -> list[StoredObject]:
     """Files of earlier scans: parts of the catalog, and of imported tables of columns, that no header names.
 
+    A part that is younger than its header may be of a scan in progress, and is left out.
+
     Raises:
         FormatError: a header is damaged, so what it names is not known.
     """
     if (header := read_header(output)) is None:
         return []
-    named, files = {part.path for part in header.parts()}, list(output.list(PARTS_FOLDER))
-    of_tables = list(output.list(TABLES_FOLDER))
-    for name in {entry.path.removeprefix(TABLES_FOLDER).partition("/")[0] for entry in of_tables}:
+    entries = list(output.list(CATALOG_FOLDER))
+    written = {entry.path: entry.modified_seconds for entry in entries}
+    named = {HEADER_PATH: {part.path for part in header.parts()}}
+    headers = {PARTS_FOLDER: HEADER_PATH}
+    for name in {
+        path.removeprefix(TABLES_FOLDER).partition("/")[0] for path in written if path.startswith(TABLES_FOLDER)
+    }:
         if (table := read_table_header(output, name)) is not None:
-            named |= {header_path(name), *table.paths()}
-            files += [entry for entry in of_tables if entry.path.startswith(table_folder(name))]
-    return [entry for entry in files if entry.path not in named]
+            headers[table_folder(name)] = own = header_path(name)
+            named[own] = {own, *table.paths()}
+    return [
+        entry
+        for folder, own in headers.items()
+        for entry in entries
+        if entry.path.startswith(folder) and entry.path not in named[own] and entry.modified_seconds <= written[own]
+    ]
 
 
 def header_version(output: Storage) -> str:

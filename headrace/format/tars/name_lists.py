@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -69,7 +70,7 @@ def once(listed: str, names: Sequence[str]) -> list[str]:
     """
     found = list(dict.fromkeys(names))
     if len(found) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        twice = Counter(names).most_common(1)[0][0]
         warnings.warn(
             f"{listed}: names {unsigned(twice)} twice, and it is read once: leave it out, or name it in a stream of "
             "its own with repeat=2",
