@@ -30,11 +30,6 @@ def is_signed(name: str) -> bool:
     return name.startswith(_WEB) and "?" in name
 
 
-def may_have_password(name: str) -> bool:
-    """Whether a name is a URL with a user name or a password before its host."""
-    return _PASSWORD.match(name) is not None
-
-
 def check_no_password(name: str) -> None:
     """Raise `ConfigError` for a URL with a user name or a password before its host."""
     if found := _PASSWORD.match(name):

@@ -6,7 +6,7 @@ Every section of the file is a class with its keys and defaults: `headrace.confi
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -34,6 +34,7 @@ from headrace.config.section import Name, Owner, Section, Uri
 from headrace.config.source import Exclude, JsonContent, SampleKind, SourceConfig
 from headrace.errors import ConfigError
 from headrace.pydantic_words import shown
+from headrace.signed_urls import check_no_password
 
 _SPLIT = re.compile(r"^[A-Za-z][A-Za-z0-9-]*$")
 _SHARES_TOLERANCE = 1e-6
@@ -256,11 +257,28 @@ def parse_config(content: Mapping[str, object], name: str, path: Path) -> Datase
         ConfigError: a key is unknown, missing or has an invalid value; the message lists every error.
     """
     filled = {key: value for key, value in content.items() if value is not None}  # an empty section means its defaults
+    for where, text in _texts({key: value for key, value in filled.items() if key != "alerts"}):  # it says more itself
+        try:
+            check_no_password(text)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {where}: {error}") from None
     try:
         return DatasetConfig.model_validate({**filled, "name": name})
     except ValidationError as error:
         faults = "\n".join(f"  {error_line(fault, DatasetConfig, filled)}" for fault in error.errors())
         raise ConfigError(f"{path}: invalid settings:\n{faults}") from error
+
+
+def _texts(value: object, where: str = "") -> Iterator[tuple[str, str]]:
+    """The place of each text, such as `columns[0].table`, and the text."""
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _texts(one, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _texts(one, f"{where}[{number}]")
 
 
 def _yaml_fault(error: yaml.YAMLError) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from headrace.pydantic_words import shown, wrong
-from headrace.signed_urls import may_have_password
 
 _KEY_ITSELF = "[key]"  # pydantic's mark of an error in a key, not in its value
 _NAMES_OF_USERS = {"splits": "train", "partitions": "train", "views": "clean", "fields": "mix"}
@@ -79,8 +78,7 @@ def _with_default(message: str, fault: Any, root: type[BaseModel], location: Seq
 def _found(fault: Any, location: Sequence[str | int]) -> str:  # noqa: ANN401
     """The value that was found; empty if the message has it already, or if the value may be a secret."""
     is_in_message = fault["type"] == "value_error" and isinstance(fault["input"], Mapping | list | tuple)
-    has_password = isinstance(fault["input"], str) and may_have_password(fault["input"])
-    return "" if is_in_message or has_password or _may_be_secret(location) else f"; found {shown(fault['input'])}"
+    return "" if is_in_message or _may_be_secret(location) else f"; found {shown(fault['input'])}"
 
 
 def _may_be_secret(location: Sequence[str | int]) -> bool:

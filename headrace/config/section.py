@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-from headrace.errors import ConfigError
-from headrace.signed_urls import check_no_password
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.storage import SCHEMES
 
@@ -30,10 +28,6 @@ def checked_uri(uri: str) -> str:
         raise ValueError("a path or a URL contains no NUL character; leave it out")
     if uri.lower().startswith("file://~"):
         raise ValueError("~ is not allowed in a URL; write the path without file://")
-    try:
-        check_no_password(uri)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
     if is_file_url(uri):
         path_of_file_url(uri)  # raises what is wrong with it
     try:

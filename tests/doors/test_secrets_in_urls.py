@@ -2,8 +2,10 @@
 
 import contextlib
 import io
+import re
 
 import pytest
+import yaml
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.cli import main
@@ -109,20 +111,27 @@ def test_no_command_takes_a_password_in_any_argument(words, tmp_path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "section",
-    [
-        "source: {{uri: '{}'}}\noutput: {{uri: out}}\n",
-        "source: {{uri: x, metadata: '{}'}}\noutput: {{uri: out}}\n",
-        "source: {{uri: x}}\noutput: {{uri: '{}'}}\n",
-        "source: {{uri: x}}\noutput: {{uri: out}}\ncolumns: [{{name: c, table: '{}'}}]\n",
-    ],
-    ids=["source", "metadata", "output", "table"],
-)
-def test_a_yaml_file_has_no_password(section, tmp_path):
+URL = PASSWORDS["folder"]
+SECTIONS = {
+    "source.uri": {"source": {"uri": URL}},
+    "source.metadata": {"source": {"uri": "x", "metadata": URL}},
+    "source.metadata[1]": {"source": {"uri": "x", "metadata": ["a.csv", URL]}},
+    "output.uri": {"output": {"uri": URL}},
+    "output.takes_over": {"output": {"uri": "out", "takes_over": URL}},
+    "exclude": {"exclude": URL},
+    "columns[0].table": {"columns": [{"name": "c", "table": URL}]},
+    "columns[0].table.uri": {"columns": [{"name": "c", "table": {"uri": URL}, "optional": True}]},
+    "latents[0].encoder.weights": {"latents": [{"name": "l", "encoder": {"kind": "crepe", "weights": URL}}]},
+    "latents[0].encoder.file": {"latents": [{"name": "l", "encoder": {"kind": "onnx", "file": URL}}]},
+    "latents[0].encoder.centroids": {"latents": [{"name": "l", "encoder": {"kind": "kmeans", "centroids": URL}}]},
+}
+
+
+@pytest.mark.parametrize("where", SECTIONS)
+def test_a_yaml_file_has_no_password(where, tmp_path):
     path = tmp_path / "birds.yaml"
-    path.write_text(section.format(PASSWORDS["folder"]))
-    with pytest.raises(ConfigError, match="names and passwords in URLs are not sent") as caught:
+    path.write_text(yaml.safe_dump({"source": {"uri": "x"}, "output": {"uri": "out"}, **SECTIONS[where]}))
+    with pytest.raises(ConfigError, match=re.escape(where) + ".*names and passwords in URLs are not sent") as caught:
         load_config(path)
     assert MARK not in str(caught.value)
 
