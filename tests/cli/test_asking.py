@@ -20,10 +20,10 @@ def singer(key):
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """37 samples in the split train and 11 in test, a view, and the columns `metadata`."""
+    """37 samples in the split train and 11 in test, latents, a view, and the columns `metadata`."""
     folder = tmp_path_factory.mktemp("output")
     found = list(CLIPS.values())
-    write_dataset(folder, {"train": found[:37], "test": found[37:]})
+    write_dataset(folder, {"train": found[:37], "test": found[37:]}, latents=True)
     write_columns(folder, "metadata", {"singer": ("string", singer)})
     write_columns(folder, "tags", {"mood": ("int", lambda key: int(key[-2:]) % 2)})
     write_view(folder, "few", lambda key: int(key[-2:]) % 3)
@@ -80,6 +80,8 @@ def check(run, state, remotes, batches):
         {"split": "train"},
         {"view": "few"},
         {"where": "singer = 'ann'"},
+        {"latents": ["crepe"]},
+        {"latents": ["crepe"], "view": "few", "columns": ["tags"]},
         {"batching": "length_buckets", "split": "train"},
         {"shuffle_algo": "full", "last_batch": "drop"},
     ],

@@ -95,7 +95,7 @@ class AskedRun:
         names = [saved.name for saved in state.streams]
         opened = OpenStreams(streams, names, StreamDefaults(None, selection, FetchSettings()), has_own_world=True)
         with opened.reopened(state):
-            check_streams(state, opened.states(), change_streams=False)
+            check_streams(_without_latents(state), opened.states(), change_streams=False)
         spec = state.spec
         samples = SampleSettings(
             crop_frames=spec.crop_frames, crop_seconds=spec.crop_seconds, sample_rate_hz=spec.sample_rate
@@ -161,6 +161,12 @@ class AskedRun:
     @property
     def _specs(self) -> Mapping[str, StreamSpec]:
         return {spec.name: spec for spec in self.streams.mixture(None).streams}
+
+
+def _without_latents(state: OrderState) -> OrderState:
+    """The state of a run that joins no latents, on which the order does not depend."""
+    streams = (replace(stream, latents_snapshots=(), latents_fingerprints=()) for stream in state.streams)
+    return replace(state, streams=tuple(streams))
 
 
 def _paths(state: OrderState, remotes: Sequence[str]) -> dict[str, str]:

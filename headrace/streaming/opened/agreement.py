@@ -55,9 +55,9 @@ def open_for_state(
             found.append(now)
             continue
         if (
-            (before.view is None) != (now.identity.view is None)
+            (before.view is None) != (now.primary.identity.view is None)
             or (before.view is not None and before.view.definition != _definition(now))
-            or before.windows != now.identity.windows
+            or before.windows != now.primary.identity.windows
         ):
             found.append(now)  # the order raises the error
             continue
@@ -81,7 +81,8 @@ def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
     columns = dict(saved.columns_snapshots)
     pinned = all(columns.get(name, number) == number for name, number in now.pins.of_columns.items())
     is_same = None in {saved.revision, now.pins.revision} or saved.revision == now.pins.revision
-    return pinned and is_same and saved.fingerprint == now.identity.fingerprint
+    fingerprints = now.primary.identity.fingerprint, now.latents_fingerprints
+    return pinned and is_same and (saved.fingerprint, saved.latents_fingerprints) == fingerprints
 
 
 def _pins_of(saved: StreamState, num_latents: int) -> Pins:
@@ -100,8 +101,8 @@ class _Shared:
 
 
 def _shared(opened: OpenedRemote) -> _Shared:
-    found = (opened.identity.fingerprint, *(one.identity.fingerprint for one in opened.columns))
-    return _Shared(opened.pins, found)
+    columns = (one.identity.fingerprint for one in opened.columns)
+    return _Shared(opened.pins, (opened.primary.identity.fingerprint, *opened.latents_fingerprints, *columns))
 
 
 def _open_as(request: StreamRequest, shared: _Shared) -> OpenedRemote:
@@ -114,5 +115,5 @@ def _open_as(request: StreamRequest, shared: _Shared) -> OpenedRemote:
 
 
 def _definition(opened: OpenedRemote) -> str:
-    view = opened.identity.view
+    view = opened.primary.identity.view
     return "" if view is None else view.definition

@@ -143,7 +143,7 @@ class OpenStreams:
     @property
     def has_windows(self) -> bool:
         """Whether the samples of some stream are cut into windows."""
-        return any(opened.identity.windows is not None for opened in self._opened)
+        return any(opened.primary.identity.windows is not None for opened in self._opened)
 
     @property
     def num_samples(self) -> int:
@@ -376,13 +376,15 @@ def _place(stream: Stream, opened: OpenedRemote) -> str | None:
 
 
 def _state_of(name: str, opened: OpenedRemote, remote: str | None) -> StreamState:
-    data, view, pins = opened.identity, opened.identity.view, opened.pins
+    data, pins = opened.primary.identity, opened.pins
+    view = data.view
     return StreamState(
         name,
         data.split,
         data.snapshot,
         data.fingerprint,
         latents_snapshots=pins.of_latents,
+        latents_fingerprints=opened.latents_fingerprints,
         key_at=data.key_at,
         view=None if view is None else ViewState(view.definition, view.snapshot, view.columns),
         windows=data.windows,

@@ -67,6 +67,8 @@ class StreamState:
         position: samples that the stream has given in this epoch. It is for human readers and not needed to resume;
             inside a window of length buckets it counts as if the window were not sorted.
         latents_snapshots: numbers of the snapshots of the joined latents, one for each folder.
+        latents_fingerprints: their fingerprints. The order does not depend on them: a question to the run needs no
+            latents.
         key_at: where keys end in plain tars; the fingerprint depends on it as well.
         view: the view; None for all samples. The fingerprint depends on its counts as well.
         columns_snapshots: numbers of the snapshots of the joined columns, by name of the set. The order does not
@@ -83,6 +85,7 @@ class StreamState:
     fingerprint: str
     position: int = 0
     latents_snapshots: tuple[int, ...] = ()
+    latents_fingerprints: tuple[str, ...] = ()
     key_at: KeyAt = KeyAt.FIRST_DOT
     view: ViewState | None = None
     columns_snapshots: tuple[tuple[str, int], ...] = ()
@@ -94,6 +97,7 @@ class StreamState:
         """JSON object without what is empty or `key_at`'s default; `from_json` is its inverse."""
         fields = asdict(self) | {
             "latents_snapshots": list(self.latents_snapshots),
+            "latents_fingerprints": list(self.latents_fingerprints),
             "key_at": self.key_at.value,
             "columns_snapshots": dict(self.columns_snapshots),
         }
@@ -101,7 +105,7 @@ class StreamState:
             del fields["view"]
         else:
             fields["view"] = self.view.to_json()
-        for name in ("latents_snapshots", "columns_snapshots", "revision", "remote"):
+        for name in ("latents_snapshots", "latents_fingerprints", "columns_snapshots", "revision", "remote"):
             if not fields[name]:
                 del fields[name]
         if self.key_at is KeyAt.FIRST_DOT:
@@ -121,10 +125,11 @@ class StreamState:
         return found if view is None else replace(found, view=ViewState.from_json(view))
 
     @property
-    def data(self) -> tuple[str | None, str, str | None, str]:
-        """Split, fingerprint, definition of the view, and windows: they identify the items and why these are read."""
+    def data(self) -> tuple[object, ...]:
+        """Split, fingerprints, definition of the view, and windows: they identify the items and why these are read."""
         view = None if self.view is None else self.view.definition
-        return self.split, self.fingerprint, view, "" if self.windows is None else self.windows.arguments
+        windows = "" if self.windows is None else self.windows.arguments
+        return self.split, self.fingerprint, self.latents_fingerprints, view, windows
 
     def __str__(self) -> str:
         """Split, snapshots and fingerprint, for messages."""
@@ -136,7 +141,8 @@ class StreamState:
         keys = "" if self.key_at is KeyAt.FIRST_DOT else f" with key_at={self.key_at.value!r}"
         view = "" if self.view is None else f" with {self.view}"
         windows = "" if self.windows is None else f" with {self.windows.arguments}"
-        return f"{split}{snapshot}{view}{windows}{latents}{keys} ({self.fingerprint})"
+        fingerprints = " ".join([self.fingerprint, *self.latents_fingerprints])
+        return f"{split}{snapshot}{view}{windows}{latents}{keys} ({fingerprints})"
 
 
 @dataclass(frozen=True, slots=True)

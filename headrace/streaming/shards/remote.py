@@ -5,7 +5,6 @@ with latents and a view at the newest snapshot that all of them have, and a plai
 snapshots and totals are read, never a shard of Headrace.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,7 +47,7 @@ from headrace.streaming.shards.matching import (
     fitting_snapshots,
     newest_with_all,
 )
-from headrace.streaming.shards.shard_set import DataIdentity, ShardSet, SnapshotShards, snapshot_shards
+from headrace.streaming.shards.shard_set import ShardSet, SnapshotShards, snapshot_shards
 from headrace.streaming.shards.view_shards import shards_of_view
 from headrace.streaming.shards.where import WhereCondition, columns_of
 from headrace.streaming.shards.window_shards import in_windows
@@ -145,7 +144,7 @@ class OpenedRemote:
         """Numbers of the snapshots that are open."""
         view = self.primary.identity.view
         return Pins(
-            self.identity.snapshot,
+            self.primary.identity.snapshot,
             tuple(joined.identity.snapshot or 0 for joined in self.joined),  # never 0: latents have snapshots
             None if view is None else view.snapshot,
             () if view is None else view.columns,
@@ -154,13 +153,9 @@ class OpenedRemote:
         )
 
     @property
-    def identity(self) -> DataIdentity:
-        """Identity of the data in a saved state; with latents, the fingerprint covers all of them."""
-        own = self.primary.identity
-        if not self.joined:
-            return own
-        together = " ".join([own.fingerprint, *(joined.identity.fingerprint for joined in self.joined)])
-        return replace(own, fingerprint=hashlib.sha256(together.encode()).hexdigest())
+    def latents_fingerprints(self) -> tuple[str, ...]:
+        """Fingerprints of the joined latents, one for each folder."""
+        return tuple(joined.identity.fingerprint for joined in self.joined)
 
 
 def open_remote(request: StreamRequest) -> OpenedRemote:

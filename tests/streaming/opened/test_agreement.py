@@ -48,8 +48,8 @@ def test_another_rank_opens_the_snapshot_of_rank_0_although_a_newer_one_came_mea
     write_dataset(output, {"train": clips(9)})
     as_rank(1)
     (second,) = open_all([request(output)])
-    assert second.identity == first.identity
-    assert open_all([request(output)], agree=False)[0].identity.snapshot == 2
+    assert second.primary.identity == first.primary.identity
+    assert open_all([request(output)], agree=False)[0].primary.identity.snapshot == 2
 
 
 def test_other_shards_under_the_same_name_are_an_error(output, as_rank, tmp_path):
@@ -69,7 +69,7 @@ def test_an_error_of_rank_0_is_that_of_every_rank(output, as_rank, tmp_path):
 
 
 def state_of(opened, name="data"):
-    data = opened.identity
+    data = opened.primary.identity
     stream = StreamState(name, data.split, data.snapshot, data.fingerprint)
     order = EpochOrder(OrderSpec(2), Mixture((StreamSpec(name, opened.primary.shards.num_samples),)), 0)
     return save(order, 0, [stream])
@@ -81,7 +81,7 @@ def test_a_state_opens_its_snapshot_and_streams_that_it_does_not_know_stay(outpu
     state = state_of(before[0])
     write_dataset(output, {"train": clips(9)})
     now = open_all(asked)
-    assert open_for_state(asked, ["data"], now, state)[0].identity == before[0].identity
+    assert open_for_state(asked, ["data"], now, state)[0].primary.identity == before[0].primary.identity
     assert open_for_state(asked, ["other"], now, state) == now
     assert open_for_state(asked, ["data"], before, state) == before
 

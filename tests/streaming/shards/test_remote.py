@@ -51,7 +51,7 @@ def test_audio_is_opened_at_the_newest_snapshot_that_has_what_is_asked_for(outpu
         asked = {"latents": tuple(name.format(output) for name in asked["latents"])}
     for part in ("", "/audio"):
         found = opened(output, part, **asked)
-        assert (found.identity.snapshot, found.primary.num_samples) == (snapshot, num_samples)
+        assert (found.primary.identity.snapshot, found.primary.num_samples) == (snapshot, num_samples)
 
 
 def test_latents_of_several_folders_are_told_apart_by_their_names(output):
@@ -69,12 +69,12 @@ def test_latents_of_several_folders_are_told_apart_by_their_names(output):
     assert (read, chosen.has_metadata) == (["encoder_hidden", "encoder_hidden_mel"], False)
 
 
-def test_pinned_snapshots_are_opened_and_the_fingerprint_covers_latents(output):
+def test_pinned_snapshots_are_opened_and_latents_have_fingerprints_of_their_own(output):
     alone = opened(output, snapshot=1)
     joined = opened(output, snapshot=1, latents=(f"{output}/latents/mel",), pins=Pins(of_latents=(1,)))
     assert joined.pins.of_latents == (1,)
-    assert joined.identity.fingerprint != alone.identity.fingerprint
-    assert joined.primary.identity == alone.identity
+    assert (len(joined.latents_fingerprints), alone.latents_fingerprints) == (1, ())
+    assert joined.primary.identity == alone.primary.identity
     view = opened(output, view="half")
     assert isinstance(view.primary.shards, ViewShards)
     assert (view.pins.of_view, view.pins.of_where) == (1, ())
@@ -101,4 +101,4 @@ def test_plain_tars_are_opened_without_a_snapshot(output, tmp_path):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain/a.tar").write_bytes(tar.read_bytes())
     found = opened(tmp_path / "plain", index_folder=tmp_path / "indexes")
-    assert (found.identity.snapshot, found.primary.num_samples) == (None, 2)
+    assert (found.primary.identity.snapshot, found.primary.num_samples) == (None, 2)

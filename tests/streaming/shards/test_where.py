@@ -116,7 +116,7 @@ def test_other_ranks_evaluate_the_condition_on_the_columns_of_rank_0(tmp_path):
     first = agreement._shared(streams._opened[0])
     write_columns(tmp_path, "quality", {"snr": ("float", lambda key: 9.0)})  # before the other rank looks
     request = replace(streams._requests[0], cache_folder=tmp_path / "host1")
-    assert agreement._open_as(request, first).identity == streams._opened[0].identity
+    assert agreement._open_as(request, first).primary.identity == streams._opened[0].primary.identity
 
 
 def test_another_condition_is_refused_on_resume(output, tmp_path):
