@@ -81,7 +81,9 @@ class _Resume:
         for loader, state in zip(loaders, states, strict=True):
             if loader in ours:
                 _load(loader, state)
-        _leave_ended_epoch(trainer.fit_loop)
+        if _has_ended_epoch(trainer.fit_loop):
+            _begin_next_epochs(ours)
+            _leave_ended_epoch(trainer.fit_loop)
         _set_length(trainer)
 
     def on_train_epoch_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
@@ -146,14 +148,26 @@ def _load(loader: StreamingDataLoader, state: dict[str, Any]) -> None:
     loader.load_state_dict(state)
 
 
+def _has_ended_epoch(loop: Any) -> bool:  # noqa: ANN401
+    """Whether the checkpoint is of the end of an epoch, or of a place after the limit of now."""
+    batches = loop.epoch_loop.batch_progress
+    return bool(batches.is_last_batch or batches.current.ready >= loop.max_batches)
+
+
+def _begin_next_epochs(loaders: Sequence[StreamingDataLoader]) -> None:
+    """Let loaders that a limit or another loader ended in mid-epoch begin their next epoch, as without a stop."""
+    for epochs in (loader.dataset.epochs for loader in loaders):
+        if epochs.is_in_mid_epoch:
+            epochs.progress.restart(epochs.progress.next_epoch + 1)
+
+
 def _leave_ended_epoch(loop: Any) -> None:  # noqa: ANN401
-    """Let the next epoch begin as any other, if the checkpoint is of the end of one.
+    """Let the next epoch begin as any other.
 
     With `max_steps`, Lightning continues an epoch that has ended: it takes one batch of the next, and ends it there.
     """
-    epochs, batches = loop.epoch_progress.current, loop.epoch_loop.batch_progress
-    has_ended = batches.is_last_batch or batches.current.ready >= loop.max_batches
-    if loop.epoch_loop.restarting and has_ended and epochs.processed == epochs.started:
+    epochs = loop.epoch_progress.current
+    if loop.epoch_loop.restarting and epochs.processed == epochs.started:
         epochs.completed = epochs.processed
         loop.epoch_loop.restarting = False
         loop.on_iteration_done()

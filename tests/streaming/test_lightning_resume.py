@@ -303,8 +303,30 @@ def test_the_length_is_the_whole_epochs_while_a_trainer_trains(dataset_folder, t
     assert len(resumed()) == (7 if asked else 4)
 
 
-def test_a_resumed_epoch_with_a_limit_of_the_user_ends_at_the_limit(dataset_folder, tmp_path, order):
+@pytest.mark.parametrize("saves", [{"every_n_train_steps": 3}, {"every_n_train_steps": 6}, {}], ids=str)
+@pytest.mark.parametrize("limit", FIRST)
+def test_epochs_with_a_limit_are_those_of_an_uninterrupted_run(dataset_folder, tmp_path, order, saves, limit):
+    stop, end = ({"max_epochs": 1}, {"max_epochs": 3}) if limit == "epochs" else ({"max_steps": 6}, {"max_steps": 18})
     first, then = Model(dataset_folder), Model(dataset_folder)
-    fit(first, tmp_path, saves={"every_n_train_steps": 3}, max_steps=3, limit_train_batches=6)
-    fit(then, tmp_path / "then", start=newest(tmp_path), max_epochs=1, limit_train_batches=6)
-    assert first.trained + then.trained == order[:6]
+    fit(first, tmp_path, saves=saves | {"save_top_k": -1}, limit_train_batches=6, **stop)
+    start = min(tmp_path.glob("*.ckpt"))
+    fit(then, tmp_path / "then", start=start, limit_train_batches=6, **end)
+    expected = [*order[:6], *order[7:13], *order[14:20]]
+    assert first.trained == expected[:6]
+    assert then.trained == expected[torch.load(start, weights_only=True)["global_step"] :]
+
+
+def test_a_loader_that_another_one_ended_in_mid_epoch_begins_its_next_one(dataset_folder, tmp_path):
+    class Two(Model):
+        def train_dataloader(self):
+            return {"long": loader_of(self.folder), "short": loader_of(self.folder, batch_size=12)}
+
+        def training_step(self, batch, _number):
+            self.trained.append((batch["long"]["keys"][0], batch["short"]["keys"][0]))
+            return self.weight.sum()
+
+    whole, first, then = (Two(dataset_folder, own=False) for _ in range(3))
+    fit(whole, tmp_path, max_epochs=3)
+    fit(first, tmp_path, saves={}, max_epochs=1)
+    fit(then, tmp_path / "then", start=newest(tmp_path), max_epochs=3)
+    assert first.trained + then.trained == whole.trained
