@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import FormatError, MissingDependencyError, NotFoundError
+from headrace.errors import FormatError, MissingDependencyError, NotFoundError, StorageError
 from headrace.format.beside.column_files import specs_of
 from headrace.format.beside.column_sets import ColumnSet, fitting_columns
-from headrace.format.beside.view_files import ViewOrigin, commit_view, missing_files, read_totals, read_view
+from headrace.format.beside.view_files import ViewOrigin, commit_view, read_counts, read_totals, read_view
 from headrace.format.beside.views import ColumnsOrigin, NumberedView, ViewDefinition
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_snapshot, snapshot_numbers
@@ -57,6 +57,7 @@ class WhereCondition:
             ConfigError: the condition is not valid for the columns that fit the snapshot, or no sample fulfils it.
             MissingDependencyError: polars is not installed, and no process of this host has evaluated it before.
             NotFoundError: columns that are pinned are gone.
+            StorageError: the cache folder cannot be written, or a store failed.
         """
         sets = self._sets(audio)
         used = {name: sets[name] for name in self._used(sets)}
@@ -80,7 +81,15 @@ class WhereCondition:
             ) from error
         making = ViewMaking(origin.definition, ViewData(origin.audio, origin.table, sets))
         made = ViewOrigin(origin.definition, origin.audio, origin.table, making.columns)
-        return commit_view(storage, made, making.parts())[0]
+        try:
+            return commit_view(storage, made, making.parts())[0]
+        except StorageError as error:
+            if storage.uri not in str(error):
+                raise
+            raise StorageError(
+                f"{error}; the samples that fulfil where={self.condition!r} are listed there: make room, pass another "
+                "local=…, or build a view with this condition"
+            ) from error
 
     def _used(self, sets: Mapping[str, ColumnSet]) -> tuple[str, ...]:
         """Names of the sets that the condition reads."""
@@ -114,13 +123,14 @@ class WhereCondition:
 
 
 def _kept(storage: LocalStorage) -> NumberedView | None:
-    """The view that was kept, if it is complete; what is left of a damaged one is removed."""
+    """The view that was kept, if all its files have their digests; what is left of a damaged one is removed."""
     try:
         if snapshot_numbers(storage):
             view = read_view(storage)
             read_totals(storage, view.snapshot)
-            if not missing_files(storage, view.snapshot):
-                return view
+            for file in view.snapshot.counts.values():
+                read_counts(storage, file)
+            return view
     except (FormatError, NotFoundError):
         pass
     shutil.rmtree(storage.root, ignore_errors=True)

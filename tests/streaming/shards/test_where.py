@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, World
-from headrace.errors import ConfigError, MissingDependencyError, StateError
+from headrace.errors import ConfigError, MissingDependencyError, StateError, StorageError
 from headrace.streaming.opened import agreement
 from headrace.streaming.shards import where as evaluation
 from tests.support.column_fixtures import write_columns
@@ -75,13 +75,20 @@ def test_the_condition_is_evaluated_once_for_a_cache_folder(output, tmp_path, mo
         dataset(output, tmp_path, "snr > 11")
 
 
+@pytest.mark.parametrize("damaged", [lambda blob: blob[:-5], lambda blob: bytes(len(blob))], ids=["short", "zeros"])
 @pytest.mark.parametrize("suffix", [".json", ".totals", ".counts"])
-def test_a_damaged_result_is_evaluated_again(output, tmp_path, suffix):
+def test_a_damaged_result_is_evaluated_again(output, tmp_path, suffix, damaged):
     dataset(output, tmp_path, "snr > 10")
     for path in tmp_path.rglob(f"views/where-*/snapshots/*{suffix}"):
         path.chmod(0o644)
-        path.write_bytes(path.read_bytes()[:-5])
+        path.write_bytes(damaged(path.read_bytes()))
     assert keys(dataset(output, tmp_path, "snr > 10")).total() == 12
+
+
+def test_a_cache_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(output, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"views/where-.*where='snr > 10' are listed there: make room, pass another"):
+        dataset(output, tmp_path / "file/cache", "snr > 10")
 
 
 def test_ranks_read_the_same_batches(output, tmp_path):
