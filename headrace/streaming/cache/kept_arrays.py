@@ -62,7 +62,7 @@ def _keep(path: Path, table: Table) -> None:
         temporary.write_bytes(blob)
         temporary.rename(path)
     except OSError as error:
-        _log.warning("%s: %s: the lengths of this data set will be counted again in each run", path, error.strerror)
+        _log.warning("%s: %s: what was counted is not kept, and is counted again in each run", path, error.strerror)
         with contextlib.suppress(OSError):
             temporary.unlink()
 
