@@ -109,6 +109,18 @@ def test_accelerate_saves_and_loads_the_place_of_the_loader(dataset_folder, tmp_
     assert found + first_keys(again) + first_keys(again) == order[: 7 * (number // 7) + 14]
 
 
+def test_accelerate_does_not_know_the_ends_of_epochs(dataset_folder):
+    """Check what docs/order.md says: no additional step there, and rows of padding among gathered metrics."""
+    accelerator = pytest.importorskip("accelerate").Accelerator(cpu=True, gradient_accumulation_steps=2)
+    loader, steps, gathered = accelerator.prepare(loader_of(dataset_folder)), [], []
+    for batch in [batch for _ in range(2) for batch in loader]:
+        with accelerator.accumulate():
+            steps.append(accelerator.sync_gradients)
+        gathered.append(accelerator.gather_for_metrics(torch.as_tensor(batch["is_padding"])))
+    assert steps == [False, True] * 7
+    assert int(torch.cat(gathered).sum()) == 2 * 3
+
+
 def test_skipping_batches_after_a_state_was_loaded_is_warned_of(dataset_folder):
     data_loader = pytest.importorskip("accelerate.data_loader")
     loader = loader_of(dataset_folder)
