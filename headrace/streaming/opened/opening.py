@@ -98,7 +98,7 @@ class OpenStreams:
         for opened in self._opened:
             check_tensor_names(opened.columns, _fields_of(opened))
             _check_outputs(opened)
-            if opened.fields is not None:
+            if opened.fields is not None and len(opened.primary):
                 _check_fields(opened)
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:

@@ -74,12 +74,17 @@ class EpochReader:
         if torch.utils.data.get_worker_info() is None:
             self._streams.agree(self._world, self.progress.waiting)
         run = self.progress.begin()
-        if not len(run) and not run.order.start and run.order.num_samples:
-            warnings.warn(
-                f"no batch will come: the epoch's {run.order.num_samples} samples fill no global batch, and "
-                "last_batch='drop' leaves them out; lower batch_size, or use last_batch='pad'",
-                stacklevel=2,
+        if not len(run) and not run.order.start:
+            why = (
+                f"the epoch's {run.order.num_samples} samples fill no global batch, and last_batch='drop' leaves them out; "
+                "lower batch_size, or use last_batch='pad'"
             )
+            if not run.order.num_samples:
+                why = (
+                    "the streams have no samples; look at split, view and where, and whether every sample is shorter "
+                    "than a window, which last_window='drop' leaves out"
+                )
+            warnings.warn(f"no batch will come: {why}", stacklevel=2)
         return run
 
     def delivered(self, run: EpochRun, num_batches: int) -> None:

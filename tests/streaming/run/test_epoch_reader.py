@@ -2,8 +2,10 @@
 
 import pytest
 
-from headrace import StreamingDataset
+from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ConfigError, SampleError
+from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.view_fixtures import write_view
 
 
 @pytest.fixture
@@ -59,6 +61,27 @@ def test_an_epoch_of_which_nothing_fills_a_batch_is_a_warning(dataset_folder):
     epochs = StreamingDataset(remote=f"{dataset_folder}/audio", split="test", batch_size=8, last_batch="drop").epochs
     with pytest.warns(UserWarning, match="no batch will come: the epoch's 7 samples fill no global batch"):
         epochs.begin()
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory):
+    """Six samples, a split without any, and a view that takes none of one split."""
+    folder = tmp_path_factory.mktemp("output")
+    write_dataset(folder, {"train": clips(6), "test": clips(2, first=10), "none": []})
+    write_view(folder, "first", lambda key: int(key < "clip00010"))
+    return folder
+
+
+@pytest.mark.parametrize("fields", [None, ["audio"]])
+@pytest.mark.parametrize(
+    "empty",
+    [{"split": "none"}, {"split": "test", "view": "first"}, {"window_seconds": 9, "last_window": "drop"}],
+    ids=str,
+)
+def test_a_choice_without_samples_is_a_warning(output, tmp_path, empty, fields):
+    dataset = StreamingDataset(remote=str(output), local=str(tmp_path), fields=fields, **empty)
+    with pytest.warns(UserWarning, match="no batch will come: the streams have no samples; look at split, view"):
+        assert list(StreamingDataLoader(dataset)) == []
 
 
 def test_a_function_of_batches_is_not_for_single_samples_and_local_shards_need_no_prefetching(reader_of):
