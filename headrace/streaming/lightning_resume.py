@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from headrace.errors import StateError
+from headrace.errors import ConfigError, StateError
 from headrace.streaming.loader import FITTING, StreamingDataLoader
 
 _LIGHTNING = ("pytorch_lightning", "lightning.pytorch")  # the packages that it comes in
@@ -66,8 +66,10 @@ class _Resume:
         """Load the states. No loader has begun, unless one beside it has no length.
 
         Raises:
+            ConfigError: training and validation read one dataset.
             StateError: there are more or fewer loaders than states, or a state does not fit its loader.
         """
+        _check_apart(trainer)
         states, self._states = self._states, ()
         loaders = _stateful_of(trainer.train_dataloader)
         ours = [one for one in loaders if isinstance(one, StreamingDataLoader)]
@@ -91,8 +93,13 @@ class _Resume:
         _set_length(trainer)
 
     def on_validation_start(self, trainer: Any, _module: Any) -> None:  # noqa: ANN401
-        """Let validation loaders read the epoch of the training: the same in every run, also after a resume."""
+        """Let validation loaders read the epoch of the training: the same in every run, also after a resume.
+
+        Raises:
+            ConfigError: training and validation read one dataset.
+        """
         if trainer.state.fn == "fit":
+            _check_apart(trainer)
             for loader in _ours_of(trainer.val_dataloaders):
                 loader.dataset.epochs.progress.restart(trainer.current_epoch)
 
@@ -136,6 +143,19 @@ def _states_in(checkpoint: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _ours_of(loaders: object) -> list[StreamingDataLoader]:
     return [one for one in _all_of(loaders) if isinstance(one, StreamingDataLoader)]
+
+
+def _check_apart(trainer: Any) -> None:  # noqa: ANN401
+    """Raise `ConfigError` if training and validation read one dataset, which has one position."""
+    training, validation = (
+        {id(loader.dataset) for loader in _ours_of(loaders)}
+        for loaders in (trainer.train_dataloader, trainer.val_dataloaders)
+    )
+    if training & validation:
+        raise ConfigError(
+            "one StreamingDataset is read for training and for validation, which would move each other's position: "
+            "make a StreamingDataset and a StreamingDataLoader for each"
+        )
 
 
 def _load(loader: StreamingDataLoader, state: dict[str, Any]) -> None:

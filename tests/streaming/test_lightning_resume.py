@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from headrace import FrameBudget, StreamingDataLoader, StreamingDataset
-from headrace.errors import StateError
+from headrace.errors import ConfigError, StateError
 from headrace.streaming.lightning_resume import callbacks
 
 lightning = pytest.importorskip("pytorch_lightning")
@@ -314,6 +314,15 @@ def test_epochs_with_a_limit_are_those_of_an_uninterrupted_run(dataset_folder, t
     expected = [*order[:6], *order[7:13], *order[14:20]]
     assert first.trained == expected[:6]
     assert then.trained == expected[torch.load(start, weights_only=True)["global_step"] :]
+
+
+@pytest.mark.parametrize("num_steps", [0, 2])
+def test_one_dataset_for_training_and_validation_is_an_error(dataset_folder, num_steps):
+    loader, model = loader_of(dataset_folder), Model(dataset_folder, own=False)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = lightning.Trainer(accelerator="cpu", max_epochs=2, num_sanity_val_steps=num_steps, **quiet)
+    with pytest.raises(ConfigError, match="one StreamingDataset is read for training and for validation"):
+        trainer.fit(model, loader, StreamingDataLoader(loader.dataset))
 
 
 def test_a_loader_that_another_one_ended_in_mid_epoch_begins_its_next_one(dataset_folder, tmp_path):

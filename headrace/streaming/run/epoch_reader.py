@@ -76,8 +76,8 @@ class EpochReader:
         run = self.progress.begin()
         if not len(run) and not run.order.start:
             why = (
-                f"the epoch's {run.order.num_samples} samples fill no global batch, and last_batch='drop' leaves them out; "
-                "lower batch_size, or use last_batch='pad'"
+                f"the epoch's {run.order.num_samples} samples fill no global batch, and last_batch='drop' leaves them "
+                "out; lower batch_size, or use last_batch='pad'"
             )
             if not run.order.num_samples:
                 why = (
