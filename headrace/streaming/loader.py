@@ -235,7 +235,8 @@ class StreamingDataLoader:
                 del shown
         finally:
             if not is_ending() and home.is_here:
-                self._run = None
+                if self._run is run:  # else another iteration has begun meanwhile
+                    self._run = None
                 self._add_up()
                 if prefetcher is not None:
                     prefetcher.close()

@@ -157,6 +157,20 @@ def test_an_iterator_dropped_early_leaves_no_threads_or_processes(dataset_folder
     wait_for(lambda: before.issuperset(threading.enumerate()))
 
 
+def test_an_iteration_that_ends_leaves_the_one_that_began_after_it(dataset_folder):
+    loader = StreamingDataLoader(StreamingDataset(remote=f"{dataset_folder}/audio", split="test", batch_size=4))
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    next(second)
+    first.close()
+    assert loader.is_running
+    loader.load_state_dict(loader.dataset.state_dict(4))
+    assert (len(loader), loader.next_len) == (2, 1)
+    second.close()
+    assert not loader.is_running
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_that_are_kept_stay_as_they_were(dataset_folder, num_workers):
     """Memory is used again only once nobody looks at it."""
