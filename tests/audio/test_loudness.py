@@ -49,6 +49,7 @@ def test_filters_at_48_khz_are_those_of_the_standard():
     assert pass_a == pytest.approx([1, -1.99004745483398, 0.99007225036621], abs=1e-12)
 
 
+@pytest.mark.medium
 def test_parts_of_a_long_recording_join_exactly():
     noise = np.random.default_rng(1).normal(0, 0.1, (1, 65 * 8000)).astype(np.float32)
     filtered = noise[0].astype(np.float64)

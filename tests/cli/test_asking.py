@@ -10,6 +10,8 @@ from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
 
+pytestmark = pytest.mark.medium
+
 CLIPS = {clip.key: clip for clip in (*clips(37, frames=(40, 80)), *clips(11, frames=(40, 80), first=37))}
 SETTINGS = {"shuffle": True, "num_canonical_nodes": 4, "batch_size": 8}
 

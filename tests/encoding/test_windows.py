@@ -17,6 +17,8 @@ from headrace.encoding.windows import blend_weights, plan_windows
 from tests.support.audio_shards import noise
 from tests.support.tiny_models import save
 
+pytestmark = pytest.mark.medium
+
 
 class Shape:
     """Facts of an encoder that the arithmetic needs; `shortfall` frames are lost at the end, as in wav2vec2."""

@@ -19,6 +19,8 @@ from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.fault_server import fault_server
 from tests.support.tars import tar_of
 
+pytestmark = pytest.mark.medium
+
 LONG = clips(6, frames=(90_000, 120_000))
 CUTS = {
     "crop": {"crop_seconds": 0.3},

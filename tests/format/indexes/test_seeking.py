@@ -24,6 +24,8 @@ from tests.support.forging import forged_table
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.tars import tar_of
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(autouse=True)
 def long(monkeypatch):

@@ -26,6 +26,8 @@ from headrace.stores.storage import open_storage
 from tests.support.corpora import write_sound
 from tests.support.tfrecords import example, write_records
 
+pytestmark = pytest.mark.medium
+
 GOOD, LINK, OUTSIDE, DOTS = "good", "link", "outside", "dots"
 GONE, PIPE, FOLDER, DAMAGED, EMPTY = "gone", "pipe", "folder", "damaged", "empty"
 COMMAND, SKIPPED, SURROGATE = "command", "skipped", "surrogate"

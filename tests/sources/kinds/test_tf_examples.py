@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from headrace.sources.kinds.tf_examples import features_of
 from tests.support.tfrecords import example, field, varint
 
+pytestmark = pytest.mark.medium
+
 INTS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5)
 FLOATS = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=5)
 BYTES = st.lists(st.binary(max_size=20), max_size=5)

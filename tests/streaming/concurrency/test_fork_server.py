@@ -13,6 +13,8 @@ import pytest
 from headrace.streaming.batches.worker_batches import start_context
 from headrace.streaming.concurrency.fork_server import prepare_fork_server
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def preloaded(monkeypatch):

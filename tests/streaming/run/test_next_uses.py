@@ -10,6 +10,8 @@ from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.drills import check
 from tests.support.streaming.fault_server import fault_server
 
+pytestmark = pytest.mark.medium
+
 BLOCKS = {"shuffle_block_size": 25, "num_canonical_nodes": 4, "predownload": 1, "shuffle": True}
 """Settings with which 40 shards are read in blocks of five."""
 
