@@ -26,8 +26,6 @@ from headrace.stores.storage import open_storage
 from tests.support.corpora import write_sound
 from tests.support.tfrecords import example, write_records
 
-pytestmark = pytest.mark.medium
-
 GOOD, LINK, OUTSIDE, DOTS = "good", "link", "outside", "dots"
 GONE, PIPE, FOLDER, DAMAGED, EMPTY = "gone", "pipe", "folder", "damaged", "empty"
 COMMAND, SKIPPED, SURROGATE = "command", "skipped", "surrogate"
@@ -184,6 +182,7 @@ def scanned(kind, root):
     return update_catalog(config, corpus, rows, open_storage("memory://"), ScanRuntime(workers=ReadingThreads(2)))[0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", WRITERS)
 def test_each_row_is_a_sample_a_reject_or_left_out(name):
     write, more = WRITERS[name]
