@@ -40,13 +40,13 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 # One process more than cores, as each waits for servers, children and the disk for a seventh of its time. A process
 # begins with the tests of neighbouring files, which share what a file or a folder builds once.
-test: $(STAMP)  ## Fast tests
-	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not slow and not gpu"
+test: $(STAMP)  ## Fast tests, under half a second each
+	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not medium and not slow and not gpu"
 
 # More than half of the live daemons' time is waiting, so others go on beside them; a file's tests stay together.
-test-slow: $(STAMP)  ## Live daemon, browser, servers, drills
+test-slow: $(STAMP)  ## All others: whole builds, live daemon, browser, servers, drills
 	@tools/install-for-tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout 900 -m "slow and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout 900 -m "(medium or slow) and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
 drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
 	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \

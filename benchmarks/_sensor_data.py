@@ -112,17 +112,20 @@ def _config(folder: Path, size: Size) -> DatasetConfig:
 def _source(folder: Path, count: int) -> Catalog:
     """The files, and the catalog that a scan would have made of them."""
     paths = [f"{i // 1000:03d}/{i:06d}.wav" for i in range(count)]
+    change_times = []
     for path in paths:
         file = folder / "recordings" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
         os.utime(file, ns=(_CHANGED_NS, _CHANGED_NS))
+        change_times.append(file.stat().st_ctime_ns)
     facts = {
         "key": [path[4:10] for path in paths],
         "path": paths,
         "sha256": [hashlib.sha256(path.encode()).hexdigest() for path in paths],
         "num_bytes": [0] * count,
         "mtime_ns": [_CHANGED_NS] * count,
+        "ctime_ns": change_times,
         "container": ["wav"] * count,
         "subtype": ["PCM_16"] * count,
         "num_frames": [round(_SECONDS * _RATE_HZ)] * count,

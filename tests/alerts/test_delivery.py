@@ -242,6 +242,7 @@ def failing():
     fails()
 
 
+@pytest.mark.medium
 def test_a_tick_ends_after_any_delivery_error_and_no_file_below_the_home_contains_a_secret(
     tmp_path, written, monkeypatch
 ):

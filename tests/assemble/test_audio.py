@@ -18,6 +18,8 @@ from headrace.format.tars.tar import payload
 from headrace.stores.storage import LocalStorage, open_storage
 from tests.support.builds import PLAIN, Project, check, twenty_clips
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def project(tmp_path):

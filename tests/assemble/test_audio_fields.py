@@ -29,6 +29,8 @@ from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.builds import PLAIN, Project, check
 
+pytestmark = pytest.mark.medium
+
 RATE = 8000
 STEMS = {"mix": "mix_path", "vocals": "vocals_path"}
 LAYOUT = Partitioning({"train": 1.0}, {"train": 1}, 4)

@@ -78,6 +78,7 @@ def expected(rows, known):
     return parts, listed, (len(rows), merged, len(listed), without)
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=30)
 @example([("a/u.wav", 0, None), ("b/u.wav", 1, None), ("./a/u.wav", 0, None)], 1)
 @example([(name, 0, None) for name in FILES] + [(name, 1, None) for name in FILES[:7]], 1)

@@ -32,6 +32,8 @@ from tests.support.audio_shards import commit, tone, write_partition
 from tests.support.builds import Project, twenty_clips
 from tests.support.column_sets import described
 
+pytestmark = pytest.mark.medium
+
 
 def metadata_of(project: Project):
     """The newest set `metadata` that fits the newest audio snapshot."""

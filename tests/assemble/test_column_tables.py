@@ -223,6 +223,7 @@ def test_a_row_of_a_rejected_recording_is_listed_in_the_manifest(tmp_path):
     assert [row["caption"] for row in built.rows().values() if row["caption"]] == ["b"]
 
 
+@pytest.mark.medium
 def test_a_new_partition_layout_imports_the_table_again(tmp_path):
     built = Captioned(tmp_path)
     table = pl.DataFrame({"path": built.paths, "caption": "x"})
@@ -234,6 +235,7 @@ def test_a_new_partition_layout_imports_the_table_again(tmp_path):
     assert {row["caption"] for row in built.rows().values()} == {"x"}
 
 
+@pytest.mark.medium
 def test_parts_that_are_not_needed_are_removed_after_a_day(tmp_path):
     built = Captioned(tmp_path)
     headers = []

@@ -19,6 +19,8 @@ from tests.support.builds import Project, check
 from tests.support.mpegs import mp3_of
 from tests.support.sounds import file_of, music
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def project(tmp_path):

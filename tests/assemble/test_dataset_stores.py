@@ -101,6 +101,7 @@ def test_every_table_of_the_yaml_is_read_as_its_section_says(storage, tmp_path):
     assert not storage.has_table(config.columns[0])
 
 
+@pytest.mark.medium
 def test_tables_in_a_bucket_are_read_and_errors_name_their_url(s3_server, monkeypatch, storage):
     bucket = new_bucket(s3_server, monkeypatch)
     source = {"uri": f"{bucket}/birds", "metadata": f"{bucket}/t/birds.csv"}

@@ -23,6 +23,8 @@ from tests.features.test_quality import CURVES
 from tests.support.builds import Project, twenty_clips
 from tests.support.onnx_models import QUALITY, SPEECH
 
+pytestmark = pytest.mark.medium
+
 FEATURES = ({"name": "loudness", "kind": "levels"},)
 
 

@@ -21,6 +21,8 @@ from tests.support import kill_child
 from tests.support.drills.scale import rounds
 from tests.support.projects import Project
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[2]
 MANY = pytest.mark.parametrize("rounds", [1, pytest.param(rounds(8, 60), marks=pytest.mark.slow)])
 

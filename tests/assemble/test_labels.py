@@ -10,6 +10,8 @@ from headrace.format.beside.labels import labels_in
 from headrace.format.snapshots.snapshots import read_snapshot
 from tests.support.builds import Project
 
+pytestmark = pytest.mark.medium
+
 BIRDS = ("wren", "crow", "owl")
 
 

@@ -298,6 +298,7 @@ def test_the_error_about_three_channels_names_the_yaml_key_to_set(tmp_path: Path
         made.build()
 
 
+@pytest.mark.medium
 def test_progress_and_padding_are_counted(tmp_path: Path) -> None:
     """Sorted by length, little is padded although lengths vary from 1 to 30."""
     made = Latents(tmp_path)

@@ -85,6 +85,7 @@ def test_a_recording_whose_rate_is_too_low_for_a_segment_does_not_stop_the_other
     assert result.snapshot.snapshot.num_samples == 1
 
 
+@pytest.mark.medium
 def test_a_build_without_any_sample_fails_and_readers_keep_the_old_snapshot(project):
     project.put("a.wav")
     before = project.build().snapshot

@@ -59,6 +59,7 @@ def test_the_order_in_which_samples_are_given_does_not_matter(recordings, size, 
     assert plan(None, shuffled, size) == plan(None, samples, size)
 
 
+@pytest.mark.medium
 @given(RECORDINGS, RECORDINGS, RECORDINGS, SIZES)
 @settings(max_examples=80)
 def test_in_any_history_each_sample_occurs_once_and_unchanged_samples_never_move(first, second, third, size):

@@ -231,6 +231,7 @@ def test_a_rejected_recording_stays_rejected(tmp_path):
     assert build.audio == AudioCounts(num_taken_over=NUM_CLIPS)
 
 
+@pytest.mark.medium
 @given(
     st.lists(
         st.tuples(st.sampled_from(["put", "remove", "caption", "size"]), st.integers(0, 5), st.integers(1, 4)),

@@ -111,6 +111,7 @@ def test_a_shard_that_a_gc_may_delete_is_missing(storage):
         assert found(storage) is None
 
 
+@pytest.mark.medium
 def test_the_requests_do_not_grow_with_the_partitions(tmp_path):
     counts = {}
     for number in (10, 100):

@@ -8,7 +8,7 @@ from headrace_dagster.assets.catalog_columns import DESCRIPTIONS, catalog_schema
 from headrace_dagster.assets.metadata import REASON, refused_table
 from tests.support.projects import Graph, Project
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 SOUND = b"RIFF no sound"
 
 

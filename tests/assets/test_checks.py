@@ -41,6 +41,7 @@ def run_checks(graph: Graph, key, partition=None) -> set[str]:
     return failed_checks(result)
 
 
+@pytest.mark.medium
 def test_all_checks_pass_after_a_build(graph):
     _name, partition = first_shard(graph)
     assert run_checks(graph, graph.keys.audio_shards, partition) == set()
@@ -80,6 +81,7 @@ def test_a_shard_that_is_gone_is_found(graph):
     assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
 
 
+@pytest.mark.medium
 def test_a_rejected_recording_is_counted_and_shown(tmp_path):
     project = Project(tmp_path)
     project.write_tones(5)
@@ -105,6 +107,7 @@ def test_a_catalog_without_recordings_blocks_later_assets(tmp_path):
     assert failed_checks(result) == {"has_recordings"}
 
 
+@pytest.mark.medium
 def test_a_catalog_that_failed_its_checks_blocks_the_shards_in_every_run(tmp_path, undrawn):
     """A mount that is gone: shards that are emptied would all have to be made again."""
     project = Project(tmp_path)
@@ -136,6 +139,7 @@ def test_metadata_shows_counts_hours_bytes_tables_and_pictures(graph):
     assert len(shards["waveforms_picture"].value) + len(shards["durations_picture"].value) < 40_000
 
 
+@pytest.mark.medium
 def test_latents_that_the_yaml_no_longer_names_are_listed_with_their_size(tmp_path):
     project = Project(tmp_path)
     project.write_tones(2)

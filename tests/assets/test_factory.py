@@ -86,6 +86,7 @@ def test_definitions_load_without_a_warning_and_without_io(project):
     assert not project.recordings.exists()
 
 
+@pytest.mark.medium
 def test_loading_graph_and_sensors_imports_nothing_heavy(project):
     """A code server holds what is loaded for as long as it runs; `test_sensors` holds the same of ticks."""
     heavy = ("torch", "matplotlib", "webdataset", "polars", "pandas", "pandera", "pyarrow")

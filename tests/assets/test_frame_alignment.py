@@ -7,6 +7,8 @@ import pytest
 from headrace_dagster.assets.gates import alignment_check
 from tests.support.projects import Graph, Project, failed_checks
 
+pytestmark = pytest.mark.medium
+
 NUM_LATENT = 6  # of 0.05 s at log-mel's 100 Hz
 MEL = {"name": "mel", "encoder": {"kind": "log_mel"}}
 

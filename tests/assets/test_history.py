@@ -14,6 +14,8 @@ from headrace_dagster.resources.dagster_internals.run_removal import remove_run
 from tests.support.daemons import Daemon
 from tests.support.projects import Graph, Project
 
+pytestmark = pytest.mark.medium
+
 AUDIO = frozenset({("tones/audio_shards", "train-0000")})
 CATALOG = frozenset({("tones/catalog", "")})
 

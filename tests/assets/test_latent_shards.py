@@ -17,6 +17,8 @@ from tests.support.built import BuiltGraph
 from tests.support.damage import flip_audio
 from tests.support.projects import Graph, Project
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):

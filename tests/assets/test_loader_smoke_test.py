@@ -8,7 +8,7 @@ from tests.support.latent_damage import replace_latents
 from tests.support.projects import Graph, Project, failed_checks
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 REREAD_EVERY = 4
 
 

@@ -101,6 +101,7 @@ def test_a_value_with_two_names_is_found():
     assert twice("x = {'a': n.m, **y, 'b': n.m, 'c': 0, 'd': 0}") == [["'a'", "'b'"]]
 
 
+@pytest.mark.medium
 def test_every_name_is_in_the_document_and_every_name_there_is_shown(shown):
     found = {name for name, _ in shown}
     assert found - DOCUMENTED == set()

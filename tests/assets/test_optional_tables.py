@@ -9,6 +9,7 @@ from tests.support.projects import Graph, Project
 from tests.support.undrawn import nothing_drawn
 
 pytestmark = [
+    pytest.mark.medium,
     pytest.mark.usefixtures("undrawn"),
     pytest.mark.filterwarnings("ignore:Function `AssetSelection.sources`:DeprecationWarning"),  # Dagster's own call
 ]

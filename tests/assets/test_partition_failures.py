@@ -30,7 +30,7 @@ from tests.support.several import (
 )
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 BAD, BEFORE, BEHIND = LAYOUT[2], tuple(LAYOUT[:2]), tuple(LAYOUT[3:4])
 """The third of the four partitions of the first run fails."""

@@ -35,7 +35,7 @@ from tests.support.several import (
 )
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture(scope="module")

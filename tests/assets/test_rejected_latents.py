@@ -17,7 +17,7 @@ from tests.support.projects import RATE_HZ, Project
 
 LATENTS = {"name": "loud", "encoder": {"kind": "custom", "encoder": "tests.support.loud_encoder:Loud"}}
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture

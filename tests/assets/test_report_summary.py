@@ -7,6 +7,8 @@ from headrace_dagster.assets.report_summary import report_link, summary, where_w
 from tests.support.projects import Graph, Project
 from tests.support.undrawn import nothing_drawn
 
+pytestmark = pytest.mark.medium
+
 BASE = "https://files.example.org"
 
 

@@ -26,6 +26,8 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
 
+pytestmark = pytest.mark.medium
+
 DAY_SECONDS = 86_400
 TICKS_PER_DAY = DAY_SECONDS // 5  # the daemon looks at every sensor every five seconds
 SENSORS = 4

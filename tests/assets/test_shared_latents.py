@@ -10,7 +10,7 @@ from tests.support.built import BuiltGraph
 from tests.support.projects import Graph, Project
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 SETS = ("coarse", "fine")
 PARTITION = "train-0000"
 

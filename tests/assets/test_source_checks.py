@@ -14,7 +14,7 @@ from tests.support.daemons import Daemon, partitions_made
 from tests.support.projects import Graph, Project, failed_checks
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.projects import Graph, Project, failed_checks
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 
 @pytest.fixture

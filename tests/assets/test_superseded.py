@@ -16,7 +16,7 @@ from tests.support.daemons import Daemon, count, partitions_made
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 NAMES = [f"tone{number:03d}" for number in range(12)]
 

@@ -10,7 +10,7 @@ from tests.support.daemons import Daemon, count
 from tests.support.projects import Project, touch
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 COUNT = 7
 

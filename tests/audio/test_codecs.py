@@ -153,6 +153,7 @@ def test_settings_that_a_codec_does_not_have_are_errors(settings, message):
         AudioFormat(**settings)
 
 
+@pytest.mark.medium
 def test_the_bit_rate_decides_the_size():
     noise = np.random.default_rng(0).normal(size=(48_000 * 2, 1)) * 0.2
     data = file_of(noise, rate_hz=48_000)
@@ -174,6 +175,7 @@ def opus_stream(key):
     return with_serial(sample.payload, key)
 
 
+@pytest.mark.medium
 def test_two_processes_write_the_same_opus():
     other = subprocess.run([sys.executable, "-c", _ENCODE], capture_output=True, check=True)
     assert other.stdout == opus_stream("my-key")

@@ -138,6 +138,7 @@ def test_resampling_keeps_a_tone_in_place():
     assert np.abs(pcm_of(segment)[:, 0] / 2**31 - want)[500:-500].max() < 2e-4
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rate", [None, 16_000])
 @pytest.mark.parametrize(
     ("container", "subtype"), [("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "VORBIS"), ("MP3", "MPEG_LAYER_III")]

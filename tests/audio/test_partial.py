@@ -87,6 +87,7 @@ def places(length, seed, number=6):
     return [(start, count) for start in starts] + [(length - 1, 1)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", CASES)
 def test_a_part_is_that_of_the_whole_decode(kind):
     for number, blob in enumerate(files(kind)):

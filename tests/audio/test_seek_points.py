@@ -61,6 +61,7 @@ def test_a_part_is_that_of_the_whole_decode(kind, monkeypatch):
             assert np.array_equal(found, whole[:, start : start + count]), (number, start)
 
 
+@pytest.mark.medium
 def test_a_part_of_opus_is_near_the_whole_decode_and_always_the_same(monkeypatch):
     only_points(monkeypatch)
     for number, blob in enumerate(opus_files()):
@@ -80,6 +81,7 @@ LONG = {  # coding -> the bytes of two seconds, in relation to their share of th
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", LONG)
 def test_two_seconds_are_one_read_of_about_their_bytes(kind, monkeypatch):
     only_points(monkeypatch)
@@ -137,6 +139,7 @@ def test_vorbis_that_was_cut_without_counting_again_is_decoded_whole(early):
     assert part(cut, facts, None, (20_000, 100), []) is None
 
 
+@pytest.mark.medium
 def test_opus_has_points_further_before_a_part_where_it_has_packets_of_speech():
     blob = encoded("OGG", "OPUS", 48_000, 1, 1, seconds=30)
     pages = pages_of(blob, is_end=True)
@@ -189,6 +192,7 @@ FORGED = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.medium
 @given(st.integers(0, 3), st.integers(0), st.integers(-5000, 5000), FORGED, st.integers(0, 20_000))
 @settings(max_examples=200, deadline=None)
 def test_forged_points_give_an_answer(number, place, moved, forged, start):

@@ -74,6 +74,7 @@ def samples(project, result):
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("suffix", "container", "subtype"), FORMATS)
 def test_fifteen_utterances_of_three_recordings_are_fifteen_bit_equal_samples(tmp_path, suffix, container, subtype):
     rate = rate_of(subtype)
@@ -142,6 +143,7 @@ class CountingSource:
             yield file
 
 
+@pytest.mark.medium
 def test_a_recording_without_exact_seek_is_decoded_once_for_all_shards(tmp_path, monkeypatch):
     rate = 8000
     rng = np.random.default_rng(0)
@@ -172,6 +174,7 @@ def recording_reader(frames):
     return Reader
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("column", ["text", "end"])
 def test_one_changed_row_rewrites_one_shard(tmp_path, keyed, column):

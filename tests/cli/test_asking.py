@@ -73,6 +73,7 @@ def check(run, state, remotes, batches):
         assert {row["group"][0]: row["samples"] for row in found["rows"]} == expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "more",
     [
@@ -120,6 +121,7 @@ def test_a_question_without_an_answer_is_one_error(run, output, tmp_path, comman
     assert "headrace_state is None" in run(command[0], tmp_path / "bad.json", *command[1:])[2]
 
 
+@pytest.mark.medium
 def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     streams = [
         Stream(remote=str(output), split="train", repeat=2, name="a=b"),
@@ -137,6 +139,7 @@ def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     assert "pass --remote 'a=b=PATH' with the data set that the run read ('a=b': split 'train' of snapshot 1" in err
 
 
+@pytest.mark.medium
 def test_a_state_knows_where_its_data_were_from_any_working_folder(run, output, tmp_path, monkeypatch):
     monkeypatch.chdir(output)
     state, batches = trained(StreamingDataset(remote="audio", **SETTINGS), 12, tmp_path)
@@ -146,6 +149,7 @@ def test_a_state_knows_where_its_data_were_from_any_working_folder(run, output, 
     assert (code, len(found["rows"])) == (0, SETTINGS["batch_size"])
 
 
+@pytest.mark.medium
 def test_data_that_have_moved_are_named(run, output, tmp_path):
     moved = tmp_path / "moved"
     moved.symlink_to(output)

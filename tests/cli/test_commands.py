@@ -82,6 +82,7 @@ def test_a_missing_path_is_reported_in_one_line(run, tmp_path, command):
     assert str(tmp_path / "absent") in err
 
 
+@pytest.mark.medium
 def test_a_closed_pipe_is_not_an_error(built):
     command = f"{sys.executable} -m headrace.cli inspect {built} | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
@@ -172,6 +173,7 @@ def test_verify_finds_damage_and_names_the_shard(run, output, damage):
     assert said in out
 
 
+@pytest.mark.medium
 def test_every_flipped_bit_of_a_shard_is_found(output):
     name = shards_of(output)[0]
     path = output / "audio" / name

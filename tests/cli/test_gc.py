@@ -15,6 +15,8 @@ from tests.support.builds import Project
 from tests.support.commands import runner
 from tests.support.streaming.corpus import clips, write_dataset
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def run(capsys, monkeypatch):

@@ -29,6 +29,7 @@ def run(capsys, monkeypatch):
     return run_one
 
 
+@pytest.mark.medium
 def test_a_view_and_a_condition_are_simulated(run, output):
     write_view(output, "few", lambda key: int(key < "clip00010"))
     code, out, _ = run(output, 2, 1, "--view", "few")

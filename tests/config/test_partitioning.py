@@ -8,6 +8,8 @@ from headrace.config.partitioning import Partitioning
 from headrace.stores.storage import LocalStorage
 from tests.support.builds import PLAIN, Project, check, twenty_clips
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def project(tmp_path):

@@ -5,6 +5,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -100,6 +101,7 @@ def answer(door, blob):
             return -1, str(error)
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(members, max_size=6), st.sampled_from(["two blocks"] * 6 + sorted(ENDS)))
 @example([("a.flac", FILE, False), ("a.json", FILE, False)], "two blocks")

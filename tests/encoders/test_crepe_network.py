@@ -46,6 +46,7 @@ def test_weights_of_another_size_are_an_error(tmp_path: Path) -> None:
         _crepe(capacity="full", weights=str(TINY))
 
 
+@pytest.mark.medium
 def test_autocast_stays_close() -> None:
     """bfloat16 changes latents by little, and gives float32 back."""
     clip = torch.from_numpy(tone(0.5))[None, None]

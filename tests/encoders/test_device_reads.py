@@ -12,6 +12,8 @@ from headrace.encoders.protocol import Encoder
 from tests.support.tiny_codecs import save_codec
 from tests.support.tiny_models import save
 
+pytestmark = pytest.mark.medium
+
 FAMILIES = ["hubert", "wav2vec2_group_norm", "wavlm", "data2vec", "whisper", "encodec_causal", "encodec_stereo", "ast"]
 CODECS = {"encodec_24k": 0, "encodec_48k": 0, "dac": 0, "mimi": 1, "xcodec": 0}
 """Codec → times that transformers looks for several sequences in a row: once in Mimi, after its convolutions."""

@@ -19,6 +19,8 @@ from headrace.encoding.windows import plan_windows
 from headrace.errors import ConfigError
 from tests.support.tiny_codecs import CODECS, noisy_tones
 
+pytestmark = pytest.mark.medium
+
 Folder = Callable[[str], Path]
 SHARES = {"encodec_24k": 0.99, "encodec_48k": 0.99, "mimi": 0.999, "dac": 1.0, "xcodec": 0.99}
 """The least shares of equal codes that are promised."""

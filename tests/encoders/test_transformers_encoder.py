@@ -11,6 +11,8 @@ from tests.support.audio_shards import noise
 from tests.support.tiny_models import OWN_CODE, save
 from tests.support.transformers import WITH_LAYERS, Folder, _ours, _reference, _time_first
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("name", WITH_LAYERS)
 def test_any_layer_can_be_selected(name: str, model_folder: Folder) -> None:

@@ -12,6 +12,8 @@ from tests.support.latent_builds import Latents
 from tests.support.onnx_models import WHOLE
 from tests.support.tiny_codecs import noisy_tones, save_codec
 
+pytestmark = pytest.mark.medium
+
 LENGTHS = (9001, 24_000, 12_345)
 OFFSETS = ("codes_offset", "scales_offset")
 

@@ -15,6 +15,8 @@ from tests.support.audio_shards import commit, write_partition
 from tests.support.latent_builds import PARTITION
 from tests.support.tiny_texts import DIM, save_text
 
+pytestmark = pytest.mark.medium
+
 PITCHES_HZ = {"a dog barks": 200.0, "the cat": 900.0, "a bird sings": 3000.0}
 RATE_HZ, NUM_CODES, MEL = 16_000, 6, {"num_mels": 8}
 

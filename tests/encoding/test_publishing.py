@@ -12,6 +12,8 @@ from headrace.encoding import publisher, publishing
 from tests.support.audio_shards import noise, write_partition
 from tests.support.latent_builds import MEL, Latents
 
+pytestmark = pytest.mark.medium
+
 SHARDS, CLIPS = 16, 4
 """Of 0.1 s in batches of 0.1 s: two groups of 32 batches."""
 

@@ -85,6 +85,7 @@ def test_finite_numbers_beyond_the_dtype_overflow_and_those_at_its_edge_fit(tmp_
     assert refused(build) == {"k2": "overflow", "k3": "overflow", "k4": "not_finite"}
 
 
+@pytest.mark.medium
 def test_what_checks_a_shard_accepts_it(tmp_path):
     for name, keys in PLACES.items():
         made, build, _ = built(tmp_path / name, dict.fromkeys(keys, NAN))

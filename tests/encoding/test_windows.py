@@ -106,6 +106,7 @@ def _cut(encoder: Encoder, window_seconds: float, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(encoder, "info", EncoderInfo(info.context, window, info.overlap, info.normalizes))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["crepe", "log_mel"])
 def test_encoders_of_finite_context_give_the_same_in_windows_as_whole(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -121,6 +122,7 @@ def test_encoders_of_finite_context_give_the_same_in_windows_as_whole(
     assert torch.allclose(half, whole[0].half().float(), atol=1e-2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["hubert", "whisper", "encodec_causal"])
 def test_a_seam_of_a_transformer_is_no_rougher_than_the_rest(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

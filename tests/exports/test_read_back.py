@@ -8,6 +8,8 @@ import pytest
 from headrace.cli import main
 from tests.support.corpora import build, write_sound
 
+pytestmark = pytest.mark.medium
+
 FORMS = {
     "webdataset": ("webdataset", "", {}),
     "energon": ("webdataset", "", {}),

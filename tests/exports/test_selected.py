@@ -267,6 +267,7 @@ def test_rows_of_a_view_are_those_of_its_counts(output):
     assert rows[first] == [1, 2, 2]
 
 
+@pytest.mark.medium
 def test_samples_of_a_bucket_are_exported_to_it(output, s3_server, monkeypatch, capsys, tmp_path):
     bucket = new_bucket(s3_server, monkeypatch)
     remote, local = open_storage(f"{bucket}/birds"), LocalStorage(output)

@@ -137,6 +137,7 @@ def test_templates_in_attributes_are_filled_in(sandbox, monkeypatch):
         assert component.dataset.config.source.uri == "corpus/recordings"
 
 
+@pytest.mark.medium
 def test_a_change_of_defs_yaml_starts_nothing_until_it_is_loaded(sandbox):
     path = put(sandbox, "birds", **TINY)
     with loaded(sandbox) as definitions:

@@ -10,6 +10,8 @@ from headrace_dagster import (
 from headrace_dagster.scaffolding import data_set_name
 from tests.support.component import keys_of, loaded, names_of
 
+pytestmark = pytest.mark.medium
+
 
 def test_a_scaffolded_data_set_loads_under_the_name_of_its_folder(sandbox):
     path = sandbox.scaffold_component(Dataset, "birds")

@@ -13,6 +13,8 @@ from headrace.errors import ConfigError
 from headrace.testing import tiny_config, write_corpus
 from headrace_dagster.testing import materialized_dataset
 
+pytestmark = pytest.mark.medium
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/dagster.md"
 

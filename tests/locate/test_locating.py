@@ -129,6 +129,7 @@ def test_relative_names_hold_when_the_process_goes_elsewhere(plain, tmp_path, mo
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.medium
 def test_a_brace_pattern_may_be_longer_than_any_file_name(tmp_path):
     names = [f"{number:03d}-{'x' * 40}.tar" for number in range(120)]
     for name in names:

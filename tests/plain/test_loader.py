@@ -217,6 +217,7 @@ def test_without_a_shuffle_buffer_the_order_is_that_of_the_shards(output):
     assert shards == sorted(shards)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_shuffle_buffer_gives_each_epoch_another_order_that_depends_on_the_seed(output, num_workers):
     def epochs(seed, count=2):
@@ -239,6 +240,7 @@ def test_an_epoch_can_be_repeated(output):
     assert keys(loader) == epochs[1]
 
 
+@pytest.mark.medium
 def test_an_iteration_that_ends_early_counts_as_an_epoch(output):
     loader = webdataset_loader(output, batch_size=None, shuffle_buffer=10, num_workers=2)
     next(iter(loader))

@@ -49,6 +49,7 @@ def seen(sample):
     return sample | {"seen": (os.environ.get("HEADRACE_SEEN", ""), os.environ.get("HEADRACE_GONE", ""))}
 
 
+@pytest.mark.medium
 def test_workers_of_a_fork_server_have_the_environment_of_the_iteration(tars, monkeypatch):
     """The fork server has that of when it was started, by whichever loader was first."""
     monkeypatch.setattr(module, "_start_method", lambda _: "forkserver")

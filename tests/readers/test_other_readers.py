@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.streaming.corpus import clips, write_dataset
 
+pytestmark = pytest.mark.medium
+
 CORPUS = clips(23)
 KEYS = sorted(clip.key for clip in CORPUS)
 

@@ -20,6 +20,8 @@ from tests.support.damage import flip_audio
 from tests.support.projects import Graph, Project
 from tests.support.undrawn import nothing_drawn
 
+pytestmark = pytest.mark.medium
+
 RATE_HZ = 8000
 
 

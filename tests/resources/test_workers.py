@@ -3,11 +3,15 @@
 import pickle
 import threading
 
+import pytest
+
 from headrace.verification.verify import find_target
 from headrace_dagster.assets.verification import checked_on_workers
 from headrace_dagster.resources.workers import WorkersResource
 from tests.support.projects import Graph, Project
 from tests.support.streaming.corpus import clips, write_dataset
+
+pytestmark = pytest.mark.medium
 
 
 def test_threads_read_more_files_at_a_time_than_they_build_samples():

@@ -17,6 +17,8 @@ from tests.support.failing_checks import fail_index_check
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def told(monkeypatch):

@@ -12,7 +12,7 @@ from tests.support.daemons import Daemon, count, partitions_made
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 PARTITIONED = ("audio_shards", "metadata_columns", "mel_latent_shards")
 LAST = ("sizes_index", "metadata_columns_index", "mel_sizes_index", "loader_smoke_test", "dataset_report")

@@ -11,7 +11,7 @@ from tests.support.daemons import Daemon
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 WAITS = "cancelled: waits until its input changes or somebody starts it"
 LAST = dg.AssetKey(["tones", "sizes_index"])
 AUDIO = dg.AssetKey(["tones", "audio_shards"])

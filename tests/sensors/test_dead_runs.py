@@ -20,6 +20,8 @@ from headrace.config.dataset import DatasetConfig
 from headrace_dagster.assets.project_dataset import ProjectDataset
 from headrace_dagster.sensors.activity import active_runs
 
+pytestmark = pytest.mark.medium
+
 TONES = ProjectDataset.named(DatasetConfig(name="tones", source={"uri": "a"}, output={"uri": "b"}))
 
 

@@ -6,7 +6,7 @@ from tests.support.built import BuiltGraph
 from tests.support.projects import Graph, Project, touch
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 
 def mel(name: str, num_mels: int) -> dict[str, object]:

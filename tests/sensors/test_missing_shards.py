@@ -160,6 +160,7 @@ def shard(daemon, part="audio"):
     return partition, folder / found.manifest.shards[0].name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("part", ["audio", "latents/mel", "columns/metadata"])
 def test_a_missing_shard_is_built_again_and_the_run_says_why(daemon, part):
     partition, path = shard(daemon, part)

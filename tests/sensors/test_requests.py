@@ -6,6 +6,8 @@ from tests.support.counting_s3 import counting_server
 from tests.support.projects import Graph, Project, failed_checks
 from tests.support.s3 import new_bucket
 
+pytestmark = pytest.mark.medium
+
 NUM_RECORDINGS = 24
 PER_SHARD = 2
 PARTITIONS = ("train-0000", "train-0001")

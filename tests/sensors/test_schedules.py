@@ -14,6 +14,8 @@ from headrace_dagster.resources.workers import WorkersResource
 from headrace_dagster.sensors.schedules import dataset_schedules
 from tests.support.projects import Graph
 
+pytestmark = pytest.mark.medium
+
 RESOURCES = {"headrace_storage": StorageResource(), "headrace_workers": WorkersResource()}
 
 

@@ -16,7 +16,7 @@ from tests.support.undrawn import nothing_drawn
 LATENTS = [{"name": "mel", "encoder": {"kind": "log_mel"}}]
 
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 
 def unsettled(folder):

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from tests.sensors.simulation import World, config_of, simulated
 from tests.support.instances import memory_instance
 
+pytestmark = pytest.mark.medium
+
 FEW_HOURS, MANY_HOURS = 1.0, 1000.0  # above ten, audio and latents of a partition are two runs
 
 sizes = st.integers(1, 4)

@@ -10,7 +10,7 @@ from tests.support.daemons import Daemon
 from tests.support.projects import Project
 from tests.support.undrawn import nothing_drawn
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.medium, pytest.mark.usefixtures("undrawn")]
 
 INDEXES = {"audio": "sizes_index", "latents/mel": "mel_sizes_index", "columns/metadata": "metadata_columns_index"}
 

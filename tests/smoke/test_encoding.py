@@ -27,6 +27,8 @@ from tests.support.audio_shards import commit, noise, write_partition
 from tests.support.latent_builds import Latents
 from tests.support.latent_damage import replace_latents
 
+pytestmark = pytest.mark.medium
+
 IN_PROCESS = LoaderConfig(num_workers=0, batch_size=3)
 NUM_SHARDS = 3
 MEL = "latents mel"

@@ -70,6 +70,7 @@ def test_a_recording_at_full_scale_is_a_warning_that_names_it(tmp_path):
     assert " k6: 100% of its values are at full scale" in warning
 
 
+@pytest.mark.medium
 def test_worker_processes_read_the_same_samples(audio):
     result = run(audio, LoaderConfig(num_workers=2, shuffle_buffer=3, batch_size=2))
     assert faulty(result) == set()

@@ -103,6 +103,7 @@ class PagedBucket:
             yield [StoredObject(f"recordings/{number:07d}.wav", 1, 0.0) for number in range(start, start + 1000)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("exclude", [(), ("recordings",)], ids=["recordings", "nothing but excluded objects"])
 def test_the_time_limit_holds_for_a_bucket_of_a_million_objects(exclude):
     clock = [0.0]

@@ -13,6 +13,8 @@ from headrace.streaming.shards.access import ShardAccess
 from tests.streaming.shards.test_foreign import write_tar
 from tests.support.streaming.corpus import RATE_HZ, clips, write_dataset
 
+pytestmark = pytest.mark.medium
+
 CLIPS = clips(420, frames=(100, 3000))
 """Clips with the spread of 1 to 30 s, at a hundred frames a second."""
 LONGEST = max(clip.num_frames for clip in CLIPS)

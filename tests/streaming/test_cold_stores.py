@@ -14,6 +14,8 @@ from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.drills import check, keep_all, make
 from tests.support.streaming.fault_server import fault_server
 
+pytestmark = pytest.mark.medium
+
 CORPUS = clips(320, frames=(20_000, 21_000))
 LARGE_BYTES = 200_000  # more than some samples
 

@@ -11,6 +11,8 @@ from headrace import Stream, StreamingDataset
 from headrace.errors import ConfigError, NoShardsError, NotFoundError, StateError
 from tests.support.streaming.corpus import clips, write_dataset, write_latents
 
+pytestmark = pytest.mark.medium
+
 SAMPLES = clips(20)
 OTHERS = [replace(clip, encoder=1) for clip in SAMPLES]
 

@@ -250,6 +250,7 @@ def test_epochs_of_different_lengths_are_read_whole(dataset_folder, tmp_path, li
     assert first.trained + then.trained == expected[: limits.get("max_steps")]
 
 
+@pytest.mark.medium
 def test_each_of_several_loaders_goes_on_where_it_was(dataset_folder, tmp_path):
     def both():
         return {"long": loader_of(dataset_folder), "short": loader_of(dataset_folder, "test", shuffle=True)}

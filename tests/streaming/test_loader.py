@@ -127,6 +127,7 @@ def keys_of(loader, count):
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", MODES)
 def test_a_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dataset_folder, mode):
     """Each part reads some batches with some workers, and hands its state on."""

@@ -7,6 +7,8 @@ import sys
 import psutil
 import pytest
 
+pytestmark = pytest.mark.medium
+
 _ENDLESS = """
 import sys, time
 from headrace import Stream, StreamingDataLoader, StreamingDataset

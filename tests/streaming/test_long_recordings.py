@@ -116,6 +116,7 @@ def sound(container, subtype, channels, seed):
     return file.getvalue()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("extension", "container", "subtype"),
     [("wav", "WAV", "PCM_24"), ("mp3", "MP3", "MPEG_LAYER_III"), ("ogg", "OGG", "VORBIS"), ("opus", "OGG", "OPUS")],
@@ -135,6 +136,7 @@ def indexed(in_parts, monkeypatch):
     monkeypatch.setattr(seeking, "LONG_BYTES", 20_000)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["mp3", "flac", "ogg"])
 def test_with_seek_points_a_store_gives_about_the_bytes_of_the_crops(tmp_path, monkeypatch, indexed, kind):
     container, subtype, most = {"mp3": ("MP3", "MPEG_LAYER_III", 1.5), "flac": ("FLAC", "PCM_16", 1.5)}.get(

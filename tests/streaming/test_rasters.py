@@ -59,6 +59,7 @@ def brute_force(found, start, stop, hz, *, multi=False):
     return np.array(cells, bool if multi else np.int64).reshape(-1, *([3] if multi else []))
 
 
+@pytest.mark.medium
 def test_ten_thousand_random_crops_equal_brute_force():
     random = np.random.default_rng(0)
     known = {key: events_of(events(key), "chords") for key in CLIPS}

@@ -12,6 +12,7 @@ from headrace.errors import ConfigError, SampleError
 from tests.streaming.test_loader import make
 
 
+@pytest.mark.medium
 def test_random_transforms_draw_differently_in_each_worker_and_alike_for_any_number_of_them(dataset_folder):
     """The consumer's own seed is what forked workers would share."""
     random.seed(1)

@@ -1,6 +1,7 @@
 """Tests of `headrace.streaming.world`."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from tests.support.strategies import mixtures, order_specs
 WORLD_SIZES = [2, 3, 4, 6, 8, 12, 16]
 
 
+@pytest.mark.medium
 @given(order_specs(), mixtures(), st.sampled_from(WORLD_SIZES))
 @settings(max_examples=40)
 def test_global_batches_survive_a_change_of_world_size(spec, mixture, size):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pytest
 import soundfile
 
 from headrace import StreamingDataset
@@ -117,6 +118,7 @@ class KindBuilds:
     def source(self, folder):
         return {"kind": self.kind, "uri": self.uri(folder), "options": self.options}
 
+    @pytest.mark.medium
     def test_a_corpus_is_built_like_a_folder_and_a_table_and_follows_each_change(self, tmp_path, plain_samples):
         """One build after another: nothing changed, a sound, a text, a sound that is damaged."""
         self.write(tmp_path)

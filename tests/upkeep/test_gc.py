@@ -21,6 +21,8 @@ from headrace.upkeep.gc import collect, find_garbage
 from tests.support.builds import check, twenty_clips
 from tests.support.commands import runner
 
+pytestmark = pytest.mark.medium
+
 DAY_SECONDS = 86_400
 
 

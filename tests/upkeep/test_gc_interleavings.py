@@ -33,6 +33,8 @@ from tests.support.drills.scale import is_full, rounds
 from tests.support.interleaving import Actor, KilledError, Stepped
 from tests.support.streaming.corpus import clips, write_dataset
 
+pytestmark = pytest.mark.medium
+
 DAYS_SECONDS = 3 * 86_400.0
 LAYOUT = Partitioning({"train": 1.0}, {"train": 1}, 2)
 PARTITION = "train-0000"

@@ -13,6 +13,8 @@ from headrace.upkeep.left_behind import left_behind, parts_of_yaml
 from tests.support.builds import twenty_clips
 from tests.support.commands import runner
 
+pytestmark = pytest.mark.medium
+
 OLD = ("latents/old/snapshots/1.json", "latents/old/manifests/train-0000/1.json", "latents/old/train_0.tar")
 GONE = ("columns/gone/snapshots/1.json", "catalog/columns/gone/parts/1.parquet", "views/gone/snapshots/1.json")
 KEPT = ("latents/new/snapshots/1.json", "columns/metadata/snapshots/1.json", "views/loud/snapshots/1.json")

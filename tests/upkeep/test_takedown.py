@@ -122,6 +122,7 @@ def files_with(folder, content):
     return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
+@pytest.mark.medium
 def test_after_a_takedown_no_file_of_the_output_holds_the_sample(run, project):
     """Follow the steps of docs/operations.md."""
     output = project.folder / "output"
@@ -203,6 +204,7 @@ def test_gc_now_removes_nothing_while_a_run_of_dagster_is_in_progress(run, proje
     assert (code, "Dagster's run 1234" in err) == (1, True)
 
 
+@pytest.mark.medium
 def test_runs_in_progress_are_those_of_the_instance_in_dagster_home(tmp_path, monkeypatch):
     import dagster as dg
 

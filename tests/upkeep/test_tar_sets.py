@@ -86,6 +86,7 @@ def global_batches(remote, ranks, **more):
     ]
 
 
+@pytest.mark.medium
 def test_one_three_and_eight_ranks_get_the_same_global_batches(tmp_path):
     index(write_tars(tmp_path, 12, 8))
     one = global_batches(str(tmp_path), 1, where="cls = 1")
@@ -196,6 +197,7 @@ def test_a_set_keeps_its_columns_when_it_is_indexed_without_the_option(tmp_path)
         assert keys(str(folder or tars), where="speaker = 'p1' and number < 5") == ["s001", "s004"]
 
 
+@pytest.mark.medium
 def test_names_of_many_kinds_are_no_splits(tmp_path):
     letters = [first + second for first in "abcdef" for second in "abcdef"]
     for number, name in enumerate(letters):

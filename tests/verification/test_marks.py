@@ -22,6 +22,7 @@ def marks_after(steps) -> Marks:
     return marks
 
 
+@pytest.mark.medium
 @settings(max_examples=25)
 @given(STEPS)
 def test_parts_are_disjoint_in_order_and_within_the_circle(steps):
@@ -30,6 +31,7 @@ def test_parts_are_disjoint_in_order_and_within_the_circle(steps):
     assert all(0 <= edge <= CIRCLE for edge in edges)
 
 
+@pytest.mark.medium
 @settings(max_examples=25)
 @given(STEPS)
 def test_a_shard_was_verified_by_the_last_step_that_passed_its_place(steps):

@@ -44,6 +44,7 @@ def swap(first, second):
     second.write_bytes(content)
 
 
+@pytest.mark.medium
 def test_a_whole_output_has_no_faults(output):
     assert faults(output) == []
 

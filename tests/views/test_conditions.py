@@ -80,6 +80,7 @@ def test_a_comparison_keeps_what_python_keeps(values, limit):
     assert kept(f"x > {limit!r}", x=("float", values)) == expected
 
 
+@pytest.mark.medium
 def test_a_condition_may_have_thousands_of_terms():
     """Polars needs minutes for a tree of this depth."""
     terms = " or ".join(f"snr = {number}" for number in range(0, 6000, 2))
@@ -162,6 +163,7 @@ CONDITIONS = st.recursive(
 ROWS = [(a, b, x) for a in (True, False, None) for b in (True, False, None) for x in (0, 1, 2, 3, None)]
 
 
+@pytest.mark.medium
 @given(CONDITIONS)
 def test_a_condition_means_what_it_means_in_the_sql_of_polars(condition):
     a, b, x = zip(*ROWS, strict=True)

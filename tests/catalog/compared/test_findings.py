@@ -11,6 +11,8 @@ from headrace.stores.storage import LocalStorage
 from tests.support.catalog_fakes import AT_ONCE, FakeSource, fake_runtime
 from tests.support.projects import Project
 
+pytestmark = pytest.mark.medium
+
 
 class World:
     """A stored catalog. `look` returns the findings, and whether the catalog was checked for them."""

@@ -12,6 +12,8 @@ from headrace.catalog.stored.update import update_catalog
 from headrace.sources.sources import open_source
 from tests.support.builds import Project, write_wav
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def project(tmp_path):

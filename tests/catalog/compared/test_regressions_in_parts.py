@@ -1,6 +1,7 @@
 """Catalogs that are compared in parts have the problems that dictionaries find."""
 
 import polars as pl
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def state_of(tables):
     return {(row[0], row[1]): (row[2], row[3]) for table in tables for row in table.iter_rows()}
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=20)
 @example({("a.wav", "k1"): 1.0, ("b.wav", "k1"): 1.0}, {}, {}, {("file", "a.wav", None): "empty"}, None, 1)
 @example(

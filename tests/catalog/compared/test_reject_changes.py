@@ -3,6 +3,7 @@
 from unittest import mock
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -20,6 +21,7 @@ from headrace.format.rejects import Reject, compare_rejects
 from tests.support.reject_changes import ROWS
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=40)
 @given(before=ROWS, after=ROWS, part_bytes=st.sampled_from([1, 300, 1 << 20]))
 def test_any_two_tables_have_the_same_differences_in_parts(before, after, part_bytes):

@@ -151,6 +151,7 @@ def test_equal_channels_of_equal_files_are_duplicates(corpus):
     assert (scan.num_recordings, rejected_codes(scan)) == (2, {"duplicate": 3})  # two rows, and a file
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("content", ["embed", "minimal"])
 def test_another_channel_rewrites_its_sample(corpus, content):
     put_sound(corpus, "a.wav", 2)
@@ -164,6 +165,7 @@ def test_another_channel_rewrites_its_sample(corpus, content):
     assert np.array_equal(sample["audio"], sound(2)[:, :1])
 
 
+@pytest.mark.medium
 def test_a_key_of_a_channel_can_be_excluded(corpus):
     put_sound(corpus, "a.wav", 2)
     put_rows(corpus, *({"path": "a.wav", "channel": channel} for channel in (0, 1)))

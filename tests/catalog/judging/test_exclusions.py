@@ -21,6 +21,8 @@ from headrace.format.rejects import RejectSubject
 from tests.support.builds import Project, check
 from tests.support.catalog_fakes import FakeSource, codes, look, stored, three_files
 
+pytestmark = pytest.mark.medium
+
 CUT = AudioFormat(segment_seconds=0.05)
 """400 frames at 8000 Hz."""
 

@@ -1,6 +1,7 @@
 """Recordings with equal bytes: kept, dropped or grouped, and which partitions a new duplicate changes."""
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,8 @@ from tests.support.catalog_fakes import (
     with_partitions,
 )
 from tests.support.rivals import LAYOUT, config_of, partitions, scanned, source_of
+
+pytestmark = pytest.mark.medium
 
 DROP = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP)
 DROP_KEYED = CatalogSettings(settle_seconds=0, duplicates=Duplicates.DROP, columns=ColumnsConfig(key="key"))

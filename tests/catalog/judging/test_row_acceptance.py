@@ -271,6 +271,7 @@ def test_absolute_paths_below_the_source_are_accepted():
 SECONDS = st.none() | st.floats(-1, 12) | st.sampled_from([math.nan, math.inf, 10.0, 10.05, 0.0])
 
 
+@pytest.mark.medium
 @settings(max_examples=40)
 @given(
     st.lists(st.tuples(st.sampled_from([*FILES, "bad.wav", "gone.wav", None]), SECONDS, SECONDS), max_size=12),

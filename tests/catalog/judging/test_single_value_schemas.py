@@ -88,6 +88,7 @@ def message_of(act):
     return None
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @settings(deadline=None, max_examples=40)
 @given(

@@ -1,6 +1,7 @@
 """Rows find the files of their audio fields in all parts of a scan."""
 
 import polars as pl
+import pytest
 
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.scanning.scan import scan
@@ -11,6 +12,7 @@ from tests.support.scan_parts import FIELDS, assert_equal, outcome
 VOICES = pl.List(pl.Struct({"path": pl.String}))
 
 
+@pytest.mark.medium
 def test_rows_with_audio_fields_find_their_files_in_other_parts():
     """Shared files, other spellings, files that are missing, damaged, too long, or not settled yet."""
     source, rows = FakeSource(), []

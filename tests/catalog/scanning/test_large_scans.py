@@ -3,6 +3,7 @@
 import time
 
 import polars as pl
+import pytest
 
 from headrace.catalog.rows.schemas import STAMP_SCHEMA
 from headrace.catalog.scanning.scan import Catalog, scan
@@ -49,6 +50,7 @@ def large_catalog(source):
     return Catalog(recordings, look(FakeSource()).rejected, "1")
 
 
+@pytest.mark.medium
 def test_a_hundred_thousand_unchanged_files_take_about_a_second():
     source = Large()
     metadata = pl.DataFrame(

@@ -365,6 +365,7 @@ def test_decode_errors_are_rejects_until_the_bytes_change(source):
 # Properties
 
 
+@pytest.mark.medium
 @settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from("abcdef"), st.binary(min_size=1, max_size=3)), max_size=12), st.integers(0, 12)

@@ -19,6 +19,8 @@ from headrace.stores.storage import open_storage
 from tests.support.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 from tests.support.scan_parts import FIELDS, assert_equal, outcome
 
+pytestmark = pytest.mark.medium
+
 NAMES = [*(f"{folder}/{name}.wav" for folder in "ab" for name in "uvwxyz"), "a/\u00e9.wav", "b/e\u0301.wav", "c.wav"]
 SPELLINGS = [*NAMES, "./a/u.wav", "a/e\u0301.wav", "u.wav", "../c.wav", "gone.wav", "", None]
 CONTENTS = [b"x" * 3, b"x" * 40, b"y" * 40, b"z" * 7, b"bad"]

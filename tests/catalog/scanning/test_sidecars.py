@@ -17,6 +17,8 @@ from headrace.errors import ConfigError
 from headrace.sources.source_changes import GradualListing, source_difference
 from tests.support.yaml_corpora import YamlCorpus, rejected_codes
 
+pytestmark = pytest.mark.medium
+
 BOTH = {"sidecars": ["json", "txt"]}
 
 

@@ -31,6 +31,8 @@ from headrace.stores.storage import LocalStorage, open_storage
 from tests.support.catalog_fakes import OLD_NS, FakeSource, fake_runtime
 from tests.support.projects import Project
 
+pytestmark = pytest.mark.medium
+
 NUM_FILES = 30
 LAYOUT = {"shards": {"partitions": {"train": 4, "test": 1}}}
 METADATA = pl.DataFrame(

@@ -26,6 +26,8 @@ from headrace.stores.storage import LocalStorage
 from tests.support.catalog_fakes import NOW_NS, OLD_NS, FakeSource, fake_runtime
 from tests.support.projects import Project
 
+pytestmark = pytest.mark.medium
+
 SECOND_NS = 1_000_000_000
 FIELDS = ("num_recordings", "num_used", "num_found", "num_rows", "num_left_out_rows", "num_left_out_files")
 FIELDS += ("num_merged_rows", "num_waiting_rows", "num_cut_rows", "num_unsettled", "figures", "schema", "probe_version")

@@ -78,6 +78,7 @@ def oracle_element(lists):
     return {(): pl.String(), (str,): pl.String(), (bool,): pl.Boolean()}.get(tuple(kinds))
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=60)
 @example(["9223372036854775808", "1"], [1])
 @example(["1", "0.5", "1"], [1, 2])

@@ -20,6 +20,7 @@ TEXT = st.text('ab,"\n 1\u00e9', max_size=4)
 ROWS = st.lists(st.tuples(TEXT, st.sampled_from(["1", "2.5", ""]), st.sampled_from(["[1]", "[]", "x"])), max_size=9)
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=20)
 @given(rows=ROWS, piece_rows=st.integers(1, 4))
 def test_a_csv_file_in_pieces_is_the_file_as_a_whole(tmp_path_factory, rows, piece_rows):
@@ -80,6 +81,7 @@ def nothing_is_null(value):
     return value if value is not None and any(inner is not None for inner in value.values()) else None
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=30)
 @given(rows=LINES, piece_bytes=st.sampled_from([1, 200]))
 def test_json_lines_in_pieces_have_the_values_that_python_reads(tmp_path_factory, rows, piece_bytes):

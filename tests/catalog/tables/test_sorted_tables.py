@@ -1,6 +1,7 @@
 """Tables that are sorted in parts have the bytes of those that are sorted at once."""
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from headrace.catalog.tables.sorted_tables import sorted_table
 from tests.support.reject_changes import ROWS
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=40)
 @given(tables=st.lists(ROWS, min_size=1, max_size=5), most_bytes=st.sampled_from([1, 300, 1 << 20]))
 def test_any_tables_are_sorted_with_the_same_bytes_in_parts(tables, most_bytes):

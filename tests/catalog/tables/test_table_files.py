@@ -95,6 +95,7 @@ def test_a_column_of_several_csv_files_has_the_type_of_all_of_its_cells(tmp_path
     assert in_memory(opened(*files))["v"].to_list() == expected
 
 
+@pytest.mark.medium
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(

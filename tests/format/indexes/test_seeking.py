@@ -42,6 +42,7 @@ def members():
     }
 
 
+@pytest.mark.medium
 def test_points_of_a_tar_are_in_the_bytes_of_its_index():
     made = index_tar(io.BytesIO(tar_of(members())), "x.tar")
     parsed = parse_index(made.to_bytes(), "x.idx")
@@ -103,6 +104,7 @@ def test_the_command_writes_them(tmp_path):
     assert parse_index((tmp_path / "x.idx").read_bytes(), "x.idx").seeks is not None
 
 
+@pytest.mark.medium
 @given(number=st.integers(0, 1 << 32))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_forged_points_are_used_or_an_error_of_the_family(number):

@@ -114,6 +114,7 @@ def test_no_change_reads_no_manifest_and_no_index_and_writes_nothing(committed):
     assert counted.writes == {}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(4))
 def test_after_any_history_a_snapshot_is_that_of_a_first_commit(seed):
     storage, chance = open_storage("memory://"), random.Random(seed)
@@ -196,6 +197,7 @@ def test_totals_and_rejections_of_partitions_are_in_the_root(storage):
     assert newest_summaries(storage)["train-0001"].digest == newest_manifest(storage, "train-0001").manifest.digest
 
 
+@pytest.mark.medium
 def test_the_size_of_parts_follows_the_number_of_shards_with_patience():
     storage = open_storage("memory://")
     for partition in PARTITIONS:

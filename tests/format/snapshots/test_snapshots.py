@@ -74,6 +74,7 @@ def test_a_snapshot_of_a_view_is_named_as_one():
         Snapshot.from_json(blob, "x")
 
 
+@pytest.mark.medium
 def test_no_flipped_bit_of_a_snapshot_or_its_table_is_accepted(storage):
     snapshot = commit_snapshot(storage, STATE, "catalog", {})[0].snapshot
     table = read_table(storage, snapshot)
@@ -248,6 +249,7 @@ def test_with_concurrent_writers_each_number_has_one_and_every_snapshot_is_compl
         assert len(read_table(storage, snapshot)) == writer + 1
 
 
+@pytest.mark.medium
 def test_readers_during_commits_see_only_complete_snapshots(tmp_path):
     storage = LocalStorage(tmp_path)
     commit_snapshot(storage, STATE, "0", {})

@@ -16,6 +16,8 @@ from tests.support.instances import memory_instance
 from tests.support.projects import touch
 from tests.support.six_tones import run, runs
 
+pytestmark = pytest.mark.medium
+
 
 def test_a_first_build_writes_shards_and_a_second_build_writes_nothing(project, instances, capsys):
     assert run(project) == 0

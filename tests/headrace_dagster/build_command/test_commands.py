@@ -8,6 +8,8 @@ import pytest
 
 from headrace_dagster.build_command import commands
 
+pytestmark = pytest.mark.medium
+
 
 def build(project, *options):
     return commands.build([str(project.datasets / "tones.yaml"), *options])

@@ -10,6 +10,8 @@ from headrace.errors import BuildError
 from headrace_dagster.assets import latent_shards
 from tests.support.six_tones import run
 
+pytestmark = pytest.mark.medium
+
 LATENTS = [{"name": name, "encoder": {"kind": "log_mel"}} for name in ("first", "second", "third")]
 
 

@@ -39,6 +39,7 @@ def test_an_invalid_encoder_is_an_error_before_anything_is_built(project, capsys
     assert not project.output.exists()
 
 
+@pytest.mark.medium
 def test_two_datasets_with_one_output_are_an_error(project, capsys):
     (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
     assert run(project) == 2
@@ -47,6 +48,7 @@ def test_two_datasets_with_one_output_are_an_error(project, capsys):
     assert run(project) == 0
 
 
+@pytest.mark.medium
 def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys):
     (built.recordings / "empty.wav").touch()
     (built.recordings / "cover.jpg").write_bytes(b"\xff\xd8\xff not audio")
@@ -66,6 +68,7 @@ def test_a_source_in_which_every_file_is_rejected_fails_the_build_with_reasons(p
     assert "empty" in shown
 
 
+@pytest.mark.medium
 def test_an_empty_source_fails_the_build_with_a_reason(project, capsys):
     for path in project.recordings.iterdir():
         path.unlink()
@@ -95,6 +98,7 @@ def test_an_invalid_yaml_is_a_usage_error_that_names_file_key_and_expectation(pr
     assert "16 or 24" in shown
 
 
+@pytest.mark.medium
 def test_an_invalid_yaml_of_another_dataset_does_not_stop_the_build(built):
     (built.datasets / "other.yaml").write_text("nonsense: true\n")
     assert run(built) == 0
@@ -105,6 +109,7 @@ def test_selecting_an_unknown_asset_is_a_usage_error(project, capsys):
     assert "audio_shards" in capsys.readouterr().err
 
 
+@pytest.mark.medium
 def test_an_error_names_asset_partition_and_reason(project, monkeypatch, capsys):
     def fail(*_, **__):
         raise BuildError("the disk is full; make room and build again")

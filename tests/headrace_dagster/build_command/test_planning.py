@@ -2,7 +2,11 @@
 
 import json
 
+import pytest
+
 from headrace_dagster.build_command import commands
+
+pytestmark = pytest.mark.medium
 
 
 def plan(project, capsys):

@@ -6,6 +6,8 @@ import pytest
 from headrace_dagster.build_command.runs import RunOutcome, _audio_of, _faults, _seconds_of, _warnings
 from tests.support.instances import memory_instance
 
+pytestmark = pytest.mark.medium
+
 WARN = dg.AssetCheckSeverity.WARN
 
 

@@ -1,9 +1,12 @@
 """The definitions that `headrace ui` serves are those of one file."""
 
 import dagster as dg
+import pytest
 
 from headrace_dagster.build_command.serving import FILE_VARIABLE, ROOT_VARIABLE, served_definitions
 from headrace_dagster.sensors.loaded import DatasetFolder
+
+pytestmark = pytest.mark.medium
 
 
 def test_only_the_named_data_set_is_served_and_its_sensors_run(project, monkeypatch):

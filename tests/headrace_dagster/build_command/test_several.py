@@ -88,6 +88,7 @@ def test_a_partition_that_fails_is_named_and_the_next_build_builds_it_alone(seve
     assert sum(several.sizes().values()) == 6
 
 
+@pytest.mark.medium
 def test_a_step_that_fails_before_its_partitions_is_reported_once(several, capsys, monkeypatch):
     held = dg.Failure("held back", metadata={"checks": "of the catalog"})  # not metadata of partitions
     monkeypatch.setattr(audio_assets, "pass_catalog", lambda *_: (_ for _ in ()).throw(held))

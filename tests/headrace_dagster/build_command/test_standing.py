@@ -24,6 +24,8 @@ from tests.support.loud_encoder import Loud
 from tests.support.six_tones import run, six_tones
 from tests.support.undrawn import nothing_drawn
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 @nothing_drawn()

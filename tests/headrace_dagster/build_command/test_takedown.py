@@ -15,6 +15,7 @@ def keys_in(output):
     return {key for rows in tables if "key" in rows.columns for key in rows["key"]}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", ["deleted", "excluded"])
 def test_after_a_takedown_no_table_of_the_output_has_the_recording(project, capsys, way):
     table, output = project.folder / "scores.csv", project.output

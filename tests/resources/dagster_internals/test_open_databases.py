@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from headrace_dagster.resources.dagster_internals.instances import quiet_instance
 from headrace_dagster.resources.dagster_internals.open_databases import keep_databases_open
 
+pytestmark = pytest.mark.medium
+
 _FEW_CONNECTIONS = 9  # to create the database of the run; without keeping databases open there are 50
 
 

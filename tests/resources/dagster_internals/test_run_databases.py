@@ -8,6 +8,8 @@ import pytest
 from headrace_dagster.resources.dagster_internals.instances import quiet_instance
 from headrace_dagster.resources.dagster_internals.run_databases import copy_run_databases
 
+pytestmark = pytest.mark.medium
+
 
 @dg.op
 def work() -> None:

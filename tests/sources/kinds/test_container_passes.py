@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 import polars as pl
+import pytest
 
 from headrace.assemble.audio import build_partition as audio_build
 from headrace.catalog.scanning.scan_workers import ReadingThreads
@@ -22,6 +23,8 @@ from tests.support import corpora
 from tests.support.catalog_fakes import fake_runtime
 from tests.support.corpora import write_sound
 from tests.support.tfrecords import example, write_records
+
+pytestmark = pytest.mark.medium
 
 FILES, TO_A_FILE, TO_A_GROUP = 3, 40, 10
 SOUNDS = [[b"RIFF%03d %03d" % (file, number) * 50 for number in range(TO_A_FILE)] for file in range(FILES)]

@@ -182,6 +182,7 @@ def scanned(kind, root):
     return update_catalog(config, corpus, rows, open_storage("memory://"), ScanRuntime(workers=ReadingThreads(2)))[0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", WRITERS)
 def test_each_row_is_a_sample_a_reject_or_left_out(name):
     write, more = WRITERS[name]

@@ -10,6 +10,8 @@ from headrace.sources.kinds.merged_outputs import MergedItems
 from headrace.sources.sources import open_corpus
 from tests.support.corpora import NUM_UTTERANCES, build, folder_and_table
 
+pytestmark = pytest.mark.medium
+
 
 def listed(uri, **options):
     return list(open_corpus("headrace", uri, options).list())

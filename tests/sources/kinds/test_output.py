@@ -22,6 +22,8 @@ from headrace.testing.corpus_contract import Change
 from tests.support.corpora import NUM_UTTERANCES, RATE_HZ, KindBuilds, build, folder_and_table, sound, write_sound
 from tests.support.onnx_models import SPEECH
 
+pytestmark = pytest.mark.medium
+
 
 def listed(uri, **options):
     chunks = open_corpus("headrace", str(uri), options).list()

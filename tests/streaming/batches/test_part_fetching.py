@@ -11,6 +11,8 @@ from tests.audio.test_partial import encoded
 from tests.support.streaming.fault_server import fault_server
 from tests.support.tars import tar_of
 
+pytestmark = pytest.mark.medium
+
 KINDS = {
     "flac": ("FLAC", "PCM_16", 44_100),
     "mp3": ("MP3", "MPEG_LAYER_III", 44_100),

@@ -22,6 +22,7 @@ from tests.support.streaming.known import EarlierScan
 BUDGETS = st.builds(FrameBudget, st.integers(240, 3000), st.sampled_from([1, 2, 4]), st.integers(1, 300))
 
 
+@pytest.mark.medium
 @given(spec=order_specs(), mixture=mixtures(), budget=BUDGETS)
 @settings(max_examples=25)
 def test_an_epoch_gives_each_sample_as_often_as_its_stream_says_and_stays_in_its_budget(spec, mixture, budget):

@@ -200,6 +200,7 @@ def test_waiting_for_a_process_that_writes_nothing_ends(store, cache, clock):
     assert not store.asked
 
 
+@pytest.mark.medium
 def test_a_slow_download_of_another_process_is_waited_for(store, cache, clock):
     part = cache.folder / ".a.tar.part"
     with contextlib.ExitStack() as bringing:

@@ -12,6 +12,8 @@ from headrace.streaming.cache.open_files import OpenFiles
 from headrace.streaming.cache.opened import FileShard
 from tests.support.streaming.corpus import clips, write_dataset
 
+pytestmark = pytest.mark.medium
+
 NUM_STREAMS = 3
 NUM_SHARDS = 24
 

@@ -41,6 +41,7 @@ def test_only_workers_of_a_fork_server_are_prepared(monkeypatch, name):
     assert (len(forkserver._forkserver._preload_modules) > 1) == (name == "forkserver")
 
 
+@pytest.mark.medium
 def test_what_is_preloaded_has_torch_and_no_client_of_a_store():
     code = (
         "import sys; from headrace.streaming.concurrency.fork_server import _PRELOADED; "

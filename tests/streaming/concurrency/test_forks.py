@@ -17,6 +17,8 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset
 from headrace.errors import ForkedError
 
+pytestmark = pytest.mark.medium
+
 _LIMIT_SECONDS = 80
 _REQUEST_SECONDS = 60
 

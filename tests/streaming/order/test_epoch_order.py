@@ -46,6 +46,7 @@ def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture
         assert counts.max() == -(-phase.num_samples // stream.num_samples)
 
 
+@pytest.mark.medium
 @given(order_specs(last=["drop"]), mixtures())
 @settings(max_examples=40)
 def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixture):
@@ -55,6 +56,7 @@ def test_dropping_the_last_batch_leaves_whole_batches_without_padding(spec, mixt
     assert all(sample >= 0 for _, sample in rows)
 
 
+@pytest.mark.medium
 @given(order_specs(), mixtures(), st.data())
 @settings(max_examples=40)
 def test_a_row_holds_the_same_sample_whether_asked_alone_or_in_a_range(spec, mixture, data):

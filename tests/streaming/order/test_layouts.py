@@ -15,6 +15,7 @@ def test_a_stream_can_have_its_own_rows_in_every_stratified_batch():
     assert np.bincount(order.batch(3).stream_ids).tolist() == [20, 4]
 
 
+@pytest.mark.medium
 def test_a_stream_can_have_global_batches_of_its_own_size():
     order = own_sizes("per_stream", 24, a=24, b=8)
     sizes = {0: 24, 1: 8}

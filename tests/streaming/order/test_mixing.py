@@ -185,6 +185,7 @@ def test_a_device_batch_comes_from_one_stream_on_worlds_that_the_canonical_nodes
     assert set(kinds) == {1}
 
 
+@pytest.mark.medium
 @given(mixtures(max_streams=3))
 @settings(max_examples=40)
 def test_a_stream_comes_in_the_same_order_in_any_mixture(mixture):

@@ -1,11 +1,14 @@
 """Tests of `headrace.streaming.order.passes`."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.streaming.order.passes import Picks, StreamOrder
 from tests.support.strategies import order_specs, shard_sizes
+
+pytestmark = pytest.mark.medium
 
 
 @given(st.integers(1, 400), st.data())

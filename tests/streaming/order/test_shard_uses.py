@@ -27,6 +27,7 @@ def taken_shards(stream, count):
     return np.searchsorted(stream.storage_starts, samples, side="right") - 1
 
 
+@pytest.mark.medium
 @settings(max_examples=60)
 @given(SPECS, SIZES, st.floats(0.1, 2.6), st.data())
 def test_no_sample_is_taken_before_its_shard_is_expected(spec, sizes, repeat, data):

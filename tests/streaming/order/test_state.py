@@ -20,6 +20,7 @@ from tests.support.streaming.states import frames_of, given_by, order_of, pairs,
 KINDS = [None, LengthBuckets(3), FrameBudget(24 * 50, batch_multiple=12, window_samples=200)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("buckets", KINDS, ids=str)
 @given(spec=order_specs(), mixture=mixtures(), data=st.data())
 @settings(max_examples=25)
@@ -64,6 +65,7 @@ def test_streams_with_batch_sizes_of_their_own_resume_after_any_batch(method, la
         assert rows_of(rest, (1, 3)) == [row for i in range(cut, order.num_batches) for row in pairs(order.batch(i))]
 
 
+@pytest.mark.medium
 @given(order_specs(methods=["random"], last=["pad"]), mixtures(), st.data())
 @settings(max_examples=30)
 def test_the_global_batch_may_change_on_resume_where_the_order_does_not_depend_on_it(spec, mixture, data):

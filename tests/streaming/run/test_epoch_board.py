@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torchdata says what torch has deprecated
     from torchdata.stateful_dataloader import StatefulDataLoader
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*set_vital.*")
+pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore:.*set_vital.*")]
 
 BATCH = 8
 NUM_BATCHES = 7

@@ -61,6 +61,7 @@ def first_uses(dataset, epoch=0):
     return found
 
 
+@pytest.mark.medium
 def test_a_run_knows_its_shards_and_those_of_joined_latents_by_name(many_shards, tmp_path, uses_of):
     dataset = opened(many_shards, tmp_path, latents=[f"{many_shards}/latents/crepe"])
     uses = uses_of(dataset)
@@ -122,6 +123,7 @@ def test_the_digest_of_an_order_covers_what_it_depends_on(many_shards, tmp_path)
     assert len({*same, *others, digest(batching_method="stratified", batch_size=2)}) == 6
 
 
+@pytest.mark.medium
 def test_a_loader_downloads_less_again_than_by_last_use(many_shards, tmp_path, monkeypatch):
     corpus = clips(200, frames=(300, 400))
     with fault_server(many_shards) as server:

@@ -205,6 +205,7 @@ def test_latents_without_a_time_axis_need_no_frame_rate(tmp_path):
     assert any(offsets(batches(tmp_path, crop_seconds=0.02)))
 
 
+@pytest.mark.medium
 def test_all_ways_cut_at_the_same_places(folder):
     for kind, crop in (
         ("audio", {"crop_frames": 250}),

@@ -11,6 +11,8 @@ from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.streaming.fault_server import Fault, fault_server
 from tests.support.view_fixtures import write_view
 
+pytestmark = pytest.mark.medium
+
 SAMPLES = {"train": clips(23)}
 NUM_SHARDS = 5
 CAPTIONS = {spec("caption", "string"): lambda clip: clip.key[-2:], spec("snr", "float"): lambda clip: clip.number}

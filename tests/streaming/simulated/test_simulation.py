@@ -131,6 +131,7 @@ BLOCKS = {"shuffle_block_size": 25, "num_canonical_nodes": 4, "predownload": 1, 
 """Settings with which the shards are read in blocks of five."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("more", "least"),
     [
