@@ -4,7 +4,7 @@ Only the present state of the output and of the Dagster instance matters, not ho
 killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -89,6 +89,7 @@ class DatasetBuild:
         self._audio()
         if not self._has_failed():
             self._follow()
+        self.runner.outcomes.extend(self._not_made())
         self.runner.outcomes.extend(faults)
         return self.runner.outcomes
 
@@ -102,6 +103,20 @@ class DatasetBuild:
         for view in self.config.views:
             self._view(view)
         self._report()
+
+    def _not_made(self) -> Iterator[RunOutcome]:
+        """A fault for each selected asset that was never made and needs another one, which was not selected."""
+        awaited = {self.keys.columns_index(one.name) for one in self.config.columns if one.optional}
+        reached = {outcome.key for outcome in self.runner.outcomes}
+        of_shards = {self.keys.columns(name) for name in self.config.column_sets}
+        has_no_audio = newest_snapshot(self.storage.audio(self.config)) is None
+        for key in sorted(self.selected - reached):
+            needed = self.runner.lacking(key)
+            if has_no_audio and key not in of_shards:
+                needed = [*self.runner.lacking(self.keys.sizes_index), self.keys.sizes_index]
+            if lacking := [one for one in needed if one not in self.selected | awaited]:
+                names = ", ".join("/".join(one.path[1:]) for one in lacking)
+                yield RunOutcome(key, None, "", (f"not made, because it needs {names}; select it, too",), 0.0)
 
     def _has_failed(self) -> bool:
         return any(outcome.stops for outcome in self.runner.outcomes)
