@@ -158,7 +158,7 @@ class Runner:
         return faults
 
     def lacking(self, key: dg.AssetKey) -> list[dg.AssetKey]:
-        """What an asset that was never made lacks: the assets that it is made from and that were never made either."""
+        """Assets that an asset which was never made is made from, and that were never made either."""
         if self.records.last_run(key):
             return []
         needed = self._definitions.resolve_asset_graph().get(key).parent_keys & set(self.keys())
