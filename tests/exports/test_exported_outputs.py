@@ -101,7 +101,9 @@ def test_a_crop_of_audio_and_outputs_in_one_sample_is_an_error(exported):
 
 
 def test_a_choice_of_outputs_in_one_sample_with_audio_is_an_error(exported):
-    with pytest.raises(ConfigError, match=r"no field 'codes'; .*; named outputs .*, as of an export, come only without"):
+    with pytest.raises(
+        ConfigError, match=r"no field 'codes'; .*; named outputs .*, as of an export, come only without"
+    ):
         StreamingDataset(remote=exported("webdataset", "mel"), fields=["codes"], batch_size=4)
 
 
