@@ -155,6 +155,7 @@ def _built(command: CommandLine, console: Console) -> _Built:
         try:
             build = DatasetBuild(dataset, runner, storage, progress, selected, ledger)
             outcomes = build.run()
+            outcomes += build.not_made()
         except KeyboardInterrupt:
             show_changes(console, ledger.changes(runner.outcomes), rejected_at)
             raise

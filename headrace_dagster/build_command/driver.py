@@ -89,7 +89,6 @@ class DatasetBuild:
         self._audio()
         if not self._has_failed():
             self._follow()
-        self.runner.outcomes.extend(self._not_made())
         self.runner.outcomes.extend(faults)
         return self.runner.outcomes
 
@@ -104,17 +103,23 @@ class DatasetBuild:
             self._view(view)
         self._report()
 
-    def _not_made(self) -> Iterator[RunOutcome]:
-        """A fault for each selected asset that was never made and needs another one, which was not selected."""
+    def not_made(self) -> Iterator[RunOutcome]:
+        """A fault for each selected asset that was never made and needs another one, which was not selected.
+
+        To be asked after `run`.
+        """
         awaited = {self.keys.columns_index(one.name) for one in self.config.columns if one.optional}
+        left_out = {*self.runner.keys()} - self.selected - awaited
+        if not left_out or self._has_failed():
+            return
         reached = {outcome.key for outcome in self.runner.outcomes}
         of_shards = {self.keys.columns(name) for name in self.config.column_sets}
         has_no_audio = newest_snapshot(self.storage.audio(self.config)) is None
-        for key in sorted(self.selected - reached):
+        for key in sorted(one for one in self.selected - reached if not self.runner.records.last_run(one)):
             needed = self.runner.lacking(key)
             if has_no_audio and key not in of_shards:
                 needed = [*self.runner.lacking(self.keys.sizes_index), self.keys.sizes_index]
-            if lacking := [one for one in needed if one not in self.selected | awaited]:
+            if lacking := [one for one in needed if one in left_out]:
                 names = ", ".join("/".join(one.path[1:]) for one in lacking)
                 yield RunOutcome(key, None, "", (f"not made, because it needs {names}; select it, too",), 0.0)
 

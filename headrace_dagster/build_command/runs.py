@@ -158,9 +158,7 @@ class Runner:
         return faults
 
     def lacking(self, key: dg.AssetKey) -> list[dg.AssetKey]:
-        """Assets that an asset which was never made is made from, and that were never made either."""
-        if self.records.last_run(key):
-            return []
+        """Assets that an asset is made from, and that were never made."""
         needed = self._definitions.resolve_asset_graph().get(key).parent_keys & set(self.keys())
         return sorted(one for one in needed if not self.records.last_run(one))
 
