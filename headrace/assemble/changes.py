@@ -8,9 +8,8 @@ from headrace.assemble.build_reasons import BuildReason
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.format.indexes.index import SHARD_SUFFIXES, files_of_shard
 from headrace.format.manifests.manifests import Manifest
-from headrace.format.rejects import Reject, RejectChanges, RejectReason, compare_rejects
+from headrace.format.rejects import OF_LATENTS, Reject, RejectChanges, compare_rejects
 
-_OF_LATENTS = (RejectReason.NOT_FINITE, RejectReason.OVERFLOW)
 SCAN = "catalog"
 """Name of the step that scans the source; every build makes it."""
 
@@ -132,5 +131,5 @@ def shard_changes(
 
 
 def _without_latents(manifests: Iterable[Manifest]) -> list[Reject]:
-    refused = (refusal for manifest in manifests for refusal in manifest.refused if refusal.code in _OF_LATENTS)
+    refused = (refusal for manifest in manifests for refusal in manifest.refused if refusal.code in OF_LATENTS)
     return [Reject(refusal.key, refusal.code, refusal.reason) for refusal in refused]

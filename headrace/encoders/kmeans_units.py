@@ -61,7 +61,7 @@ def read_centroids(path: Path) -> Tensor:
     """
     try:
         found = _safetensor(path) if path.suffix == ".safetensors" else np.load(path, allow_pickle=False)
-        centroids = torch.from_numpy(np.asarray(found, dtype=np.float32))
+        centroids = torch.from_numpy(np.asarray(found).astype(np.float32, casting="same_kind"))
     except (ValueError, OSError, EOFError, TypeError) as error:
         raise IntegrityError(f"{path}: not an array of centroids ({error}); fit them again") from error
     if centroids.ndim != 2 or not len(centroids) or not bool(centroids.isfinite().all()):

@@ -54,10 +54,11 @@ class OnnxEncoder:
         own = self._settings
         default = _WINDOW_SECONDS_OF_STATE if own.state else _WINDOW_SECONDS
         if own.input_frames:
-            default = own.input_frames / self.sample_rate_hz
+            default = own.input_frames // self.hop * self.hop / self.sample_rate_hz
         context = 0 if own.input_frames else round(_CONTEXT_SECONDS * self.sample_rate_hz)
         seconds = own.window_seconds or default
-        cut = WindowSeconds(seconds, min(own.overlap_seconds, seconds / 2))
+        half = round(seconds * self.sample_rate_hz) // self.hop // 2 * self.hop / self.sample_rate_hz
+        cut = WindowSeconds(seconds, min(own.overlap_seconds, half))
         window, overlap = cut.frames(self.sample_rate_hz, self.hop, context)
         if own.input_frames and window > own.input_frames:
             raise ConfigError(f"encoder onnx: window_seconds: the model takes {own.input_frames} PCM frames at most")
@@ -72,8 +73,24 @@ class OnnxEncoder:
         rows = [row[: int(length)] for row, length in zip(batch[:, 0].numpy(), lengths, strict=True)]
         found = self._chunked(rows) if self._settings.chunk else [self._whole(row) for row in rows]
         return {
-            output.name: _batched(output, [row[i] for row in found], lengths) for i, output in enumerate(self.outputs)
+            output.name: self._batched(output, [row[i] for row in found], lengths)
+            for i, output in enumerate(self.outputs)
         }
+
+    def _batched(self, output: EncoderOutput, rows: list[Array], lengths: Tensor) -> Any:  # noqa: ANN401 - as `encode`
+        """An output of a batch: (B, D), or (B, T, K) with its lengths."""
+        found = [_of_width(output, np.asarray(row)) for row in rows]
+        if not output.has_time:
+            return torch.cat(found)
+        for values, length in zip(found, lengths.tolist(), strict=True):
+            num_frames = self._settings.input_frames or length
+            if not output.fits(len(values), num_frames, self.info.context):
+                raise BuildError(
+                    f"encoder onnx: output {output.name!r} has {len(values)} frames for {num_frames} PCM frames, "
+                    f"expected about {num_frames / output.hop:.0f}; correct its hop"
+                )
+        count = torch.minimum(-(-lengths // int(output.hop)), torch.tensor([len(values) for values in found]))
+        return zero_padding(torch.nn.utils.rnn.pad_sequence(found, batch_first=True), count), count
 
     def _whole(self, row: Array) -> list[Array]:
         """The outputs of a row that the model takes at once."""
@@ -134,17 +151,12 @@ class OnnxEncoder:
         return np.full([1] * len(facts.shape), value, _DTYPES[facts.type])
 
 
-def _batched(output: EncoderOutput, rows: list[Array], lengths: Tensor) -> Any:  # noqa: ANN401 - as `Encoder.encode`
-    """An output of a batch: (B, D), or (B, T, K) with its lengths."""
-    try:
-        found = [torch.from_numpy(np.asarray(row).reshape(-1, output.width)) for row in rows]
-    except ValueError as error:
+def _of_width(output: EncoderOutput, values: Array) -> Tensor:
+    """The values of a row, (T, K); T = 1 for a vector. Axes of one number do not count."""
+    width, axes = output.width, [size for size in values.shape if size != 1]
+    if len(axes) > output.has_time + (width > 1) or (width > 1 and axes[-1:] != [width]):
         raise BuildError(
-            f"encoder onnx: output {output.name!r} has the shape {np.shape(rows[0])}, which is no multiple of its "
-            f"width {output.width}; correct its dim or num_codebooks"
-        ) from error
-    if not output.has_time:
-        return torch.cat(found)
-    count = -(-lengths // int(output.hop))
-    padded = torch.nn.utils.rnn.pad_sequence(found, batch_first=True)
-    return zero_padding(padded, count), count
+            f"encoder onnx: output {output.name!r} has the shape {values.shape}, expected "
+            f"{(*('T' * output.has_time), width)}; correct its dim or num_codebooks, or transpose it in the model"
+        )
+    return torch.from_numpy(values.reshape(-1, width))

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from headrace.encoders import settings as forms
 from headrace.encoders import weights
@@ -11,6 +13,7 @@ from headrace.encoders.outputs import EncoderOutput, parsed_outputs
 from headrace.errors import ConfigError
 
 _PROVIDERS = ("cpu",)
+_Count = Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +41,18 @@ class OnnxSettings:
     """
 
     file: str = field(metadata={"results": False})  # results depend on its content
-    sample_rate_hz: int
+    sample_rate_hz: _Count
     outputs: dict[str, dict[str, Any]]
     input: str | None = None
-    input_frames: int | None = None
+    input_frames: _Count | None = None
     short: Literal["pad", "repeat"] = "pad"
-    chunk: int | None = None
-    context: int = 0
+    chunk: _Count | None = None
+    context: Annotated[int, Field(ge=0)] = 0
     layout: Literal["batch", "sequence"] = "batch"
     state: dict[str, str] = field(default_factory=dict)
     constants: dict[str, float] = field(default_factory=dict)
-    window_seconds: float | None = None
-    overlap_seconds: float = 2.0
+    window_seconds: Annotated[float, Field(gt=0)] | None = None
+    overlap_seconds: Annotated[float, Field(ge=0)] = 2.0
     provider: str = "cpu"
 
     def path(self) -> Path:
@@ -83,9 +86,6 @@ def parsed_settings(settings: Mapping[str, object]) -> OnnxSettings:
         raise ConfigError(
             f"encoder onnx: provider {parsed.provider!r} is not supported, because it never ran; use provider: cpu"
         )
-    for name in ("sample_rate_hz", "input_frames", "chunk"):
-        if (value := getattr(parsed, name)) is not None and value < 1:
-            raise ConfigError(f"encoder onnx: {name} must be at least 1, found {value}")
     if parsed.chunk is None and (parsed.state or parsed.context or parsed.layout == "sequence"):
         raise ConfigError("encoder onnx: state, context and layout: sequence are of chunks; give chunk")
     if parsed.chunk and parsed.input_frames:

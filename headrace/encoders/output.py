@@ -64,7 +64,7 @@ def _checked(encoder: Encoder, output: EncoderOutput, num_rows: int, given: obje
             and _is_integer(lengths)
             and lengths.shape == (num_rows,)
         ):
-            return Encoded(values, lengths.cpu())
+            return Encoded(values, lengths.cpu().long())
     what = "integers" if output.kind is OutputKind.CODES else "floating point"
     promised = f"({what} ({num_rows}, T, {output.width}), int64 ({num_rows},))"
     if not output.has_time:

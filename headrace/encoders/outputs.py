@@ -52,6 +52,13 @@ class EncoderOutput:
         """Whether it has frames."""
         return self.kind is not OutputKind.VECTOR
 
+    def fits(self, num_latent: int, num_frames: int, context: int) -> bool:
+        """Whether audio of `num_frames` may have this many frames by the hop.
+
+        One frame, and those within `context` PCM frames of the end, may be missing or too many.
+        """
+        return not self.hop or abs(num_latent - num_frames / self.hop) <= 1 + context / self.hop
+
 
 def outputs_of(encoder: Encoder) -> tuple[EncoderOutput, ...]:
     """The outputs of an encoder, those with time first. Raises `ConfigError` as `parsed_outputs`."""
@@ -88,7 +95,7 @@ def _parsed(name: str, settings: Any, place: str) -> EncoderOutput:  # noqa: ANN
         raise ConfigError(f"{place}: names that begin with encoder_ are those of encoders without outputs")
     kinds = ", ".join(kind.value for kind in OutputKind)
     kind = settings.get("kind") if isinstance(settings, Mapping) else None
-    if kind not in {one.value for one in OutputKind}:
+    if kind not in [one.value for one in OutputKind]:  # a list, because a user's kind may have no hash
         raise ConfigError(f"{place}: its settings are a dict with kind: {kinds}; found {settings!r}")
     return _of_kind(name, OutputKind(kind), {key: value for key, value in settings.items() if key != "kind"}, place)
 

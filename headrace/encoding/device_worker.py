@@ -258,13 +258,17 @@ class DeviceWorker:
         self, job: EncodingJob, piece: ClipPiece, form: EncoderOutput, num_latent: int, num_given: int
     ) -> None:
         if form.name != HIDDEN:
-            if not 1 <= num_latent <= num_given:
-                clip, name = job.clip_of(piece), output.name_of(self._encoder)
-                raise BuildError(
-                    f"{clip.shard}: sample {clip.key!r}: {name}: for {piece.window.num_frames} PCM frames, its encode "
-                    f"returned {num_given} frames of {form.name} and the length {num_latent}: expected 1 to {num_given}"
-                )
-            return
+            num_frames = piece.window.num_frames
+            wanted = f"1 to {num_given}"
+            if 1 <= num_latent <= num_given:
+                if form.fits(num_latent, num_frames, self._encoder.info.context):
+                    return
+                wanted = f"about {num_frames / form.hop:.0f}, because its hop is {form.hop}; correct hop or encode"
+            clip, name = job.clip_of(piece), output.name_of(self._encoder)
+            raise BuildError(
+                f"{clip.shard}: sample {clip.key!r}: {name}: for {num_frames} PCM frames, its encode returned "
+                f"{num_given} frames of {form.name} and the length {num_latent}: expected {wanted}"
+            )
         expected = self._encoder.num_latent_frames(piece.window.num_frames)
         if num_latent != expected or num_given < expected:
             clip, name = job.clip_of(piece), output.name_of(self._encoder)
@@ -308,7 +312,7 @@ def _stored_floats(found: output.Encoded, dtype: torch.dtype) -> _Result:
 
 def _stored_codes(found: output.Encoded, dtype: str) -> _Result:
     """Codes, cast where they are. A row is flawed if a number is negative or so large that it may be padding."""
-    codes = zero_padding(*found)
+    codes = zero_padding(found.values.long(), found.lengths)  # torch computes little with unsigned numbers
     kind = np.dtype(dtype)
     most = int(np.iinfo(kind).max) - (kind.kind == "u")
     flaws = ((codes < 0) | (codes > most)).flatten(1).any(dim=1)

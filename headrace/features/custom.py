@@ -52,7 +52,7 @@ class CustomFeature:
     def _value(self, name: str, kind: str, value: object) -> Any:  # noqa: ANN401 - a value of any type
         try:
             return None if value is None else _FORMS[kind](value)
-        except (TypeError, ValueError, KeyError) as error:
+        except (TypeError, ValueError, KeyError, OverflowError) as error:
             raise BuildError(
                 f"feature custom: {self._name}: column {name}: expected {kind}, found {value!r}"
             ) from error
@@ -113,7 +113,7 @@ def _columns(name: str, found: Any) -> dict[str, str]:  # noqa: ANN401
 
 
 def _whole(value: Any) -> int:  # noqa: ANN401
-    if int(value) != value:
+    if isinstance(value, bool | np.bool_) or int(value) != value or not -(2**63) <= value < 2**63:
         raise ValueError(value)
     return int(value)
 
@@ -133,13 +133,14 @@ def _flag(value: Any) -> bool:  # noqa: ANN401
 def _text(value: Any) -> str:  # noqa: ANN401
     if not isinstance(value, str):
         raise TypeError(value)
+    value.encode()  # a half of a pair of UTF-16 has no UTF-8
     return value
 
 
 def _json(value: Any) -> Any:  # noqa: ANN401
     if not isinstance(value, list | dict):
         raise TypeError(value)
-    return json.loads(json.dumps(value, allow_nan=False))
+    return json.loads(_text(json.dumps(value, allow_nan=False, ensure_ascii=False)))
 
 
 def _intervals(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401

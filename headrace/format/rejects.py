@@ -50,6 +50,8 @@ class RejectReason(StrEnum):
     """For latents of a text column: the text is null, missing, or has no tokens."""
 
 
+OF_LATENTS = frozenset({RejectReason.NOT_FINITE, RejectReason.OVERFLOW, RejectReason.NO_TEXT})
+"""Reasons for which the latents of a sample are rejected, and not its audio."""
 ASKED_FOR = frozenset({RejectReason.DUPLICATE, RejectReason.EXCLUDED})
 """Reasons that the YAML asks for: nothing is wrong with these recordings."""
 

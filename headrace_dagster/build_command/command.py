@@ -1,14 +1,16 @@
 """Builds one data set: reads its YAML file, runs what is stale, and prints what changed."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
 from rich.console import Console
 
 from headrace.assemble.changes import BuildChanges
+from headrace.assemble.feature_values import feature_rows
 from headrace.assemble.reconcile import latent_settings
 from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
@@ -153,6 +155,7 @@ def _built(command: CommandLine, console: Console) -> _Built:
         try:
             build = DatasetBuild(dataset, runner, storage, progress, selected, ledger)
             outcomes = build.run()
+            outcomes += build.not_made()
         except KeyboardInterrupt:
             show_changes(console, ledger.changes(runner.outcomes), rejected_at)
             raise
@@ -238,12 +241,19 @@ def _check_siblings(config: DatasetConfig, place: Place) -> None:
 
 
 def _check_encoders(config: DatasetConfig, path: Path) -> None:
-    """Raise for invalid settings of encoders before hours of audio are built. Missing weights are no error yet."""
-    for number, latents in enumerate(config.latents):
+    """Raise for invalid encoders and features before hours of audio are built. Missing weights are no error yet."""
+    checks: list[tuple[str, Callable[[], object]]] = [
+        (f"latents[{number}] ({one.name}).encoder", partial(latent_settings, one))
+        for number, one in enumerate(config.latents)
+    ]
+    checks += [
+        (f"features[{number}] ({one.name})", partial(feature_rows, one)) for number, one in enumerate(config.features)
+    ]
+    for place, check in checks:
         try:
-            latent_settings(latents)
+            check()
         except ConfigError as error:
-            raise ConfigError(f"{path}: latents[{number}] ({latents.name}).encoder: {error}") from error
+            raise ConfigError(f"{path}: {place}: {error}") from error
         except HeadraceError:
             continue
 

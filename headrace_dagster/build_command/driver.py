@@ -4,7 +4,7 @@ Only the present state of the output and of the Dagster instance matters, not ho
 killed, shards that were copied from another machine and an instance that was wiped need no cases of their own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -27,7 +27,7 @@ from headrace.catalog.stored.partitions import PartitionSize, partition_sizes
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
 from headrace.encoders.kmeans import parsed_settings
-from headrace.errors import ConfigError, HeadraceError, NotFoundError
+from headrace.errors import ConfigError, HeadraceError, MissingDependencyError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.sizes_file import has_true_sizes
 from headrace.format.snapshots.snapshots import FrozenPartition, NumberedSnapshot, lost_parts
@@ -81,8 +81,8 @@ class DatasetBuild:
     def run(self) -> list[RunOutcome]:
         """Bring the selected assets up to date, and stop after a stage that failed. Returns the runs, in order.
 
-        A source that is gone stops only partitions that need a recording, if there is a catalog. A set of latents that
-        fails stops only itself: the smoke test is that of the rest. A view that fails stops nothing.
+        A source that is gone stops only partitions that need a recording, if there is a catalog. A set of latents or a
+        feature that fails stops only itself: the smoke test is that of the rest. A view that fails stops nothing.
         """
         self._scan()
         faults = self.runner.take_faults() if self._is_source_gone() else []
@@ -103,8 +103,33 @@ class DatasetBuild:
             self._view(view)
         self._report()
 
+    def not_made(self) -> Iterator[RunOutcome]:
+        """A fault for each selected asset that was never made and needs another one, which was not selected.
+
+        To be asked after `run`.
+        """
+        awaited = {self.keys.columns_index(one.name) for one in self.config.columns if one.optional}
+        left_out = {*self.runner.keys()} - self.selected - awaited
+        if not left_out or self._has_failed():
+            return
+        reached = {outcome.key for outcome in self.runner.outcomes}
+        of_shards = {self.keys.columns(name) for name in self.config.column_sets}
+        has_no_audio = newest_snapshot(self.storage.audio(self.config)) is None
+        for key in sorted(one for one in self.selected - reached if not self.runner.records.last_run(one)):
+            needed = self.runner.lacking(key)
+            if has_no_audio and key not in of_shards:
+                needed = [*self.runner.lacking(self.keys.sizes_index), self.keys.sizes_index]
+            if lacking := [one for one in needed if one in left_out]:
+                names = ", ".join("/".join(one.path[1:]) for one in lacking)
+                yield RunOutcome(key, None, "", (f"not made, because it needs {names}; select it, too",), 0.0)
+
     def _has_failed(self) -> bool:
-        return any(outcome.stops for outcome in self.runner.outcomes)
+        """Whether something failed that others are made from; a feature stops only itself."""
+        features = {self.keys.columns(one.name) for one in self.config.features}
+        return any(outcome.stops and outcome.key not in features for outcome in self.runner.outcomes)
+
+    def _fails(self, key: dg.AssetKey) -> bool:
+        return any(outcome.stops and outcome.key == key for outcome in self.runner.outcomes)
 
     def _scan(self) -> None:
         if self.keys.catalog in self.selected:
@@ -138,11 +163,11 @@ class DatasetBuild:
         self._partitions(part, partition_sizes(catalog), self._column_parts(catalog).values())
         columns = self._column_parts(catalog)
         for joined in columns.values():
-            if not self._has_failed():
+            if not self._has_failed() and not self._fails(joined.key):
                 self._partitions(joined, partition_sizes(catalog))
-        indexes = [self.keys.columns_index(name) for name in columns]
+        columns = {name: one for name, one in columns.items() if not self._fails(one.key)}
         if not self._has_failed():
-            also = [k for k in indexes if k in self.selected]
+            also = [key for name in columns if (key := self.keys.columns_index(name)) in self.selected]
             self._index(self.keys.sizes_index, audio, catalog.digest, wanted, also=also)
         snapshot = None if self._has_failed() else newest_snapshot(audio)
         for name, joined in columns.items():
@@ -156,12 +181,17 @@ class DatasetBuild:
         output, audio = self.storage.output(self.config), self._summaries(self.storage.audio(self.config))
         parts = {}
         for name in self.config.column_sets:
-            rows = rows_of_set(output, catalog, name, self.config)
+            key = self.keys.columns(name)
+            try:
+                rows = None if self._fails(key) else rows_of_set(output, catalog, name, self.config)
+            except MissingDependencyError as error:  # a feature whose model is not installed stops itself alone
+                self.runner.outcomes.append(RunOutcome(key, None, "", (str(error),), 0.0, stops=True))
+                continue
             if rows is not None:
                 there = {partition: audio[partition].digest for partition in rows if partition in audio}
                 sources = {partition: columns_source(digest, rows[partition]) for partition, digest in there.items()}
                 storage = self.storage.columns(self.config, name)
-                parts[name] = ShardPart(self.keys.columns(name), storage, ColumnSettings(), sources)
+                parts[name] = ShardPart(key, storage, ColumnSettings(), sources)
         return parts
 
     def _has_source_changed(self, built_from: str) -> bool:
@@ -189,7 +219,7 @@ class DatasetBuild:
         for one, part in ready:
             if len(of_audio) < 2 or one.column:
                 self._partitions(part, work)
-            if not any(outcome.stops and outcome.key == part.key for outcome in self.runner.outcomes):
+            if not self._fails(part.key):
                 key = self.keys.latents_index(one.name)
                 self._index(key, part.storage, snapshot.snapshot.catalog, part.wanted, snapshot.number)
 

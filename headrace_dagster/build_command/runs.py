@@ -157,6 +157,11 @@ class Runner:
         self.outcomes = [outcome for outcome in self.outcomes if not outcome.faults]
         return faults
 
+    def lacking(self, key: dg.AssetKey) -> list[dg.AssetKey]:
+        """Assets that an asset is made from, and that were never made."""
+        needed = self._definitions.resolve_asset_graph().get(key).parent_keys & set(self.keys())
+        return sorted(one for one in needed if not self.records.last_run(one))
+
     def keys(self) -> list[dg.AssetKey]:
         """All assets of the data set that can be materialized."""
         return sorted(self._definitions.resolve_asset_graph().materializable_asset_keys)

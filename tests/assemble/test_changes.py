@@ -11,6 +11,7 @@ from headrace.assemble.shard_settings import ShardSettings
 from headrace.audio import AudioFormat
 from headrace.catalog.compared.changes import CatalogChanges
 from headrace.config.partitioning import ShardSize
+from headrace.encoding.plans import NoLatents
 from headrace.format.manifests.manifests import Manifest, ManifestRejection, ShardEntry
 from headrace.format.rejects import Reject, compare_rejects
 
@@ -97,14 +98,24 @@ def test_shards_of_partitions_that_left_the_layout_count_as_removed():
     assert shard_changes(before, {}, ("train-0000",), ()).num_removed == 2
 
 
-def test_samples_that_newly_lack_latents_are_rejects_and_recordings_are_the_catalogs():
-    old, new = (ManifestRejection("a.wav", "not_finite", "has infinities", key) for key in ("old", "new"))
+REASONS = [
+    NoLatents.not_finite(),
+    NoLatents.overflow("float16"),
+    NoLatents.no_codes("codes", "int16"),
+    NoLatents.no_text("caption"),
+    NoLatents.no_tokens(),
+]
+
+
+@pytest.mark.parametrize("why", REASONS)
+def test_samples_that_newly_lack_latents_are_rejects_and_recordings_are_the_catalogs(why):
+    old, new = (ManifestRejection("a.wav", why.code, why.reason, key) for key in ("old", "new"))
     before = ShardsBefore({"train-0000": dataclasses.replace(manifest(shards="a"), refused=(old,))}, {}, {})
     recording = ManifestRejection("b.wav", "undecodable", "no header")
     after = {"train-0000": dataclasses.replace(manifest(shards="b"), refused=(old, new, recording))}
     rejects = shard_changes(before, after, ("train-0000",), ()).rejects
-    assert rejects.new == (Reject("new", "not_finite", "has infinities"),)
-    assert rejects.faults == {"not_finite": 2}
+    assert rejects.new == (Reject("new", why.code, why.reason),)
+    assert rejects.faults == {why.code: 2}
 
 
 def test_partitions_that_were_not_reached_are_pending():

@@ -55,7 +55,14 @@ def test_centroids_that_do_not_fit_are_named(tmp_path):
         fit_centroids(torch.zeros(3, 2), 4)
 
 
-BAD = {"text": b"hello", "pickle": np.array([{}], dtype=object), "one row": np.ones(3), "NaN": np.full((2, 2), np.nan)}
+BAD = {
+    "text": b"hello",
+    "pickle": np.array([{}], dtype=object),
+    "one row": np.ones(3),
+    "NaN": np.full((2, 2), np.nan),
+    "complex": np.full((2, 2), 1j),
+    "letters": np.array([["1", "2"]]),
+}
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)

@@ -95,6 +95,9 @@ WRONG = {
     "an input": ({"input": "x"}, "has the inputs audio; found x: name 'audio' as input, state or constants"),
     "state alone": ({"state": {"a": "b"}}, "state, context and layout: sequence are of chunks; give chunk"),
     "a hop": ({"chunk": 80}, "with chunks, an output has frames whose hop is the chunk"),
+    "a negative context": ({"chunk": 160, "context": -1}, "context: expected at least 0, found -1"),
+    "no window": ({"window_seconds": 0}, "window_seconds: expected more than 0, found 0"),
+    "a negative overlap": ({"overlap_seconds": -1}, "overlap_seconds: expected at least 0, found -1"),
     "a length": ({"input_frames": 4000, "window_seconds": 9.0}, "the model takes 4000 PCM frames at most"),
 }
 
@@ -110,11 +113,47 @@ def test_models_that_fail_are_named(tmp_path):
     with pytest.raises(IntegrityError, match="onnxruntime cannot load this model"):
         encoders.load("onnx", {**AT_ONCE, "file": str(tmp_path / "a.onnx")})
     batch, lengths, _ = _batch(1000)
-    with pytest.raises(BuildError, match=r"output 'level' has the shape .*no multiple of its width 7"):
+    with pytest.raises(BuildError, match=r"output 'level' has the shape \(1, 1\), expected \(7,\)"):
         encoders.load("onnx", {**AT_ONCE, "outputs": {"level": {"kind": "vector", "dim": 7}}}).encode(batch, lengths)
     with pytest.raises(BuildError, match=r"the model rejects input of \(1, 120\)"):
         encoders.load("onnx", {**IN_CHUNKS, "context": 0, "chunk": 120, "outputs": {
             "level": {"kind": "frames", "hop": 120, "dim": 1}}}).encode(batch, lengths)  # fmt: skip
+
+
+SHAPES = {
+    "frames": (4, (1, 10, 4), 10),
+    "frames without rows": (4, (10, 4), 10),
+    "one frame fewer, as of a network without padding": (4, (1, 9, 4), 9),
+    "one frame more, as of centred frames": (4, (1, 11, 4), 10),
+    "frames of one number": (1, (1, 1, 10), 10),
+    "codebooks before time": (4, (1, 4, 10), r"output 'a' has the shape \(1, 4, 10\), expected \('T', 4\).*transpose"),
+    "twice the frames": (4, (1, 20, 4), "output 'a' has 20 frames for 1600 PCM frames, expected about 10; correct its"),
+    "half of the frames": (4, (1, 5, 4), "output 'a' has 5 frames for 1600 PCM frames, expected about 10; correct its"),
+    "several numbers for one": (1, (1, 10, 4), r"the shape \(1, 10, 4\), expected \('T', 1\)"),
+}
+
+
+@pytest.mark.parametrize(("width", "shape", "found"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("length", [1600, 1])
+def test_outputs_of_another_shape_or_hop_are_errors(monkeypatch, width, shape, found, length):
+    outputs = {"a": {"kind": "codes", "hop": 160, "num_codebooks": width, "tensor": "codes"}}
+    encoder = encoders.load("onnx", {**AT_ONCE, "outputs": outputs, "input_frames": 1600})
+    values = np.arange(np.prod(shape)).reshape(shape)
+    monkeypatch.setattr(encoder, "_run", lambda *_: [values])
+    if isinstance(found, str):
+        with pytest.raises(BuildError, match=found):
+            encoder.encode(*_batch(length)[:2])
+        return
+    codes, (count,) = encoder.encode(*_batch(length)[:2])["a"]
+    assert count == min(found, -(-length // 160))
+    assert codes[0, :count].flatten().tolist() == list(range(int(count) * width))
+
+
+@pytest.mark.parametrize("input_frames", [400, 1601, 4001])
+def test_windows_of_a_model_of_one_length_are_whole_hops_of_it(input_frames):
+    encoder = encoders.load("onnx", {**AT_ONCE, "input_frames": input_frames})
+    assert encoder.info.window == input_frames // 160 * 160
+    assert 2 * encoder.info.overlap <= encoder.info.window
 
 
 SILERO = {

@@ -17,6 +17,7 @@ WRONG = {
     "no dict": ("codes", "outputs must be a dict"),
     "nothing": ({}, "outputs must be a dict"),
     "a kind": ({"a": {"kind": "images"}}, "output 'a': its settings are a dict with kind: frames, codes, vector"),
+    "a kind that is a list": ({"a": {"kind": ["codes"]}}, "output 'a': its settings are a dict with kind: frames"),
     "no hop": ({"a": {"kind": "codes"}}, "output 'a': hop must be "),
     "a setting": ({"a": {"kind": "vector", "dim": 2, "hop": 3}}, "unknown setting 'hop'; vector have dim"),
     "a dtype": ({"a": {"kind": "codes", "hop": 3, "dtype": "int8"}}, "dtype 'int8' is not one of int16, int32, uint16"),

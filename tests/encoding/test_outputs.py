@@ -184,7 +184,27 @@ def test_a_flipped_bit_of_any_output_is_an_error(root):
             list(batches(root / "latents/mel", batch_size=4))
 
 
+UNSIGNED = [torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int32]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED)
+def test_codes_and_lengths_may_be_of_any_integer_dtype(root, monkeypatch, dtype):
+    right = Quantizer.encode
+
+    def other(self, *given):
+        found = right(self, *given)
+        codes, lengths = found["codes"]
+        return found | {"codes": (codes.clamp(0, 255).to(dtype), lengths.to(dtype))}
+
+    monkeypatch.setattr(Quantizer, "encode", other)
+    Built(root).commit()
+    assert_outputs(rows(batches(root / "latents/mel", batch_size=4)))
+
+
 OTHERS = {
+    "12345 PCM frames, .*of levels and the length 39: expected about 19, because its hop is 640": lambda found: (
+        found | {"levels": (found["codes"][0][..., :1].float(), found["codes"][1])}
+    ),
     "a dict of codes, expected a dict of": lambda found: {"codes": found["codes"]},
     "as codes, expected .integers": lambda found: found | {"codes": (found["codes"][0].float(), found["codes"][1])},
     "as embedding, expected floating point": lambda found: found | {"embedding": found["embedding"][:, :2]},

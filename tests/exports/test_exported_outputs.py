@@ -100,6 +100,13 @@ def test_a_crop_of_audio_and_outputs_in_one_sample_is_an_error(exported):
         list(LOADERS["threads"](exported("webdataset", "mel"), batch_size=4, crop_frames=100))
 
 
+def test_a_choice_of_outputs_in_one_sample_with_audio_is_an_error(exported):
+    with pytest.raises(
+        ConfigError, match=r"no field 'codes'; .*; named outputs .*, as of an export, come only without"
+    ):
+        StreamingDataset(remote=exported("webdataset", "mel"), fields=["codes"], batch_size=4)
+
+
 def test_the_audio_of_rejected_outputs_keeps_its_length(exported):
     dataset = StreamingDataset(
         remote=exported("webdataset", "spoilt"), fields=["audio"], window_seconds=0.02, batch_size=1

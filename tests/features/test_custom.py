@@ -101,6 +101,8 @@ def test_results_that_do_not_fit_are_named(value, words, monkeypatch):
         ("intervals", [{"start": 2, "end": 1}]), ("intervals", [{"start": 0}]),
         ("intervals", [{"start": -1, "end": 1}]),
         ("intervals", [{"start": 0, "end": float("inf")}]), ("intervals", 3),
+        ("int", True), ("int", float("inf")), ("int", 2**63), ("float", 10**400),
+        ("text", "\ud800"), ("json", ["\ud800"]), ("intervals", [{"start": 0, "end": 1, "label": "\ud800"}]),
     ],
 )  # fmt: skip
 def test_values_of_another_type_are_errors(kind, value, monkeypatch):

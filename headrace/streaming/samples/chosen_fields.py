@@ -73,15 +73,17 @@ def check_fields(
         place: where the shards are, for the message.
     """
     known = {METADATA, *others}
-    missing = set(wanted) - known
+    missing, note = set(wanted) - known, ""
     for index in indexes if missing else ():
         known |= _names(index, own_latents)
         missing -= known
         if not missing:
             return
+        if (columns := field_columns(index.fields, index.audio_fields)).audio and columns.latents is not None:
+            note = "; named outputs in one sample with audio, as of an export, come only without `fields`"
     if missing:
         raise ConfigError(
-            f"fields: the samples in {place} have no field {min(missing)!r}; they have {', '.join(sorted(known))}"
+            f"fields: the samples in {place} have no field {min(missing)!r}; they have {', '.join(sorted(known))}{note}"
         )
 
 

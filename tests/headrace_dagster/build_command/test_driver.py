@@ -90,3 +90,61 @@ def test_a_source_that_is_gone_stops_only_what_needs_a_recording(project, capsys
         assert list((project.output / folder / "snapshots").glob("*.json")), folder
     shutil.move(project.folder / "away", project.recordings)
     assert run(project) == 0
+
+
+def peak(audio, sample_rate_hz):
+    return {"peak": float(abs(audio).max())}
+
+
+def broken(audio, sample_rate_hz):
+    raise RuntimeError("no such sound")
+
+
+for feature in (peak, broken):
+    feature.columns, feature.fingerprint = {"peak": "float"}, "1"
+
+
+def test_a_feature_that_fails_stops_only_itself(project, capsys):
+    features = [{"name": one, "kind": "custom", "feature": f"{__name__}:{one}"} for one in ("broken", "peak")]
+    features.insert(0, {"name": "lacking", "kind": "quality", "file": "no_such_package:model.onnx"})
+    project.write_yaml(latents=LATENTS[:1], features=features, views={"loud": {"where": "peak.peak > 0"}})
+    assert run(project) == 1
+    said = capsys.readouterr().out
+    assert said.count("failed tones/broken_columns [train-0000]") == 1
+    assert said.count("failed tones/lacking_columns: the Python package no_such_package is not installed") == 1
+    assert said.count("no such sound") == said.count("failed tones/broken_columns")
+    for made in ("audio", "latents/first", "columns/peak", "views/loud"):
+        assert (project.output / made / "snapshots").is_dir(), made
+    assert not (project.output / "columns/broken/snapshots").is_dir()
+    project.write_yaml(latents=LATENTS[:1], features=features[2:], views={"loud": {"where": "peak.peak > 0"}})
+    assert run(project) == 0
+
+
+UNITS = {"kind": "kmeans", "encoder": {"kind": "log_mel"}, "num_codes": 2}
+NEEDED = {  # assets that are made before → a selected asset → what it needs beside them
+    "catalog": {"loud_columns": "audio_shards", "mel_latent_shards": "audio_shards, sizes_index"},
+    "audio_shards": {
+        "mel_latent_shards": "sizes_index",
+        "units_centroids": "sizes_index",
+        "loud_columns_index": "sizes_index",
+        "dataset_report": "sizes_index",
+    },
+    "sizes_index": {
+        "units_latent_shards": "units_centroids",
+        "loader_smoke_test": "mel_sizes_index, units_sizes_index",
+    },
+}
+
+
+def test_a_selected_asset_that_lacks_another_one_names_it(project, capsys):
+    latents = [LATENTS[0] | {"name": "mel"}, {"name": "units", "encoder": UNITS}]
+    project.write_yaml(latents=latents, features=[{"name": "loud", "kind": "levels"}])
+    for made, selected in NEEDED.items():
+        assert run(project, "--select", made) == 0
+        assert run(project, "--select", made) == 0  # nothing is lacking of what was made
+        for asset, needed in selected.items():
+            capsys.readouterr()
+            assert run(project, "--select", asset) == 1
+            said = f"failed tones/{asset}: not made, because it needs {needed}; select it, too"
+            assert said in capsys.readouterr().out.replace("\n", " ")
+    assert run(project, "--select", "loud_columns,mel_latent_shards,dataset_report") == 0

@@ -39,6 +39,13 @@ def test_an_invalid_encoder_is_an_error_before_anything_is_built(project, capsys
     assert not project.output.exists()
 
 
+def test_a_feature_that_cannot_be_imported_is_an_error_before_anything_is_built(project, capsys):
+    project.write_yaml(features=[{"name": "mine", "kind": "custom", "feature": "no_such_module:peak"}])
+    assert run(project) == 2
+    assert "tones.yaml: features[0] (mine): feature custom: no_such_module:peak: importing" in capsys.readouterr().err
+    assert not project.output.exists()
+
+
 @pytest.mark.medium
 def test_two_datasets_with_one_output_are_an_error(project, capsys):
     (project.datasets / "copy.yaml").write_text((project.datasets / "tones.yaml").read_text())
