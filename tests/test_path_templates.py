@@ -55,6 +55,7 @@ def test_a_template_matches_whole_paths(template, path, values):
     assert (found and found.groups()) == values
 
 
+@pytest.mark.medium
 @given(
     st.lists(
         st.text(st.characters(exclude_characters="/{}\n", exclude_categories=["Cs"]), min_size=1),

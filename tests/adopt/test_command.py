@@ -57,6 +57,7 @@ def lhotse_recordings(root):
 ODD = ("a,b", "x{0..1}", "y{a,b}", "z[ab]", "a b", "c#d", "e%20f", "st*r?", "q'u\"o")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("write", [*layouts.LAYOUTS, lhotse_recordings], ids=lambda one: one.__name__)
 def test_a_folder_may_have_any_name(write, odd, tmp_path, capsys):

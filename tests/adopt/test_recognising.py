@@ -37,6 +37,7 @@ def adopted(path, yaml, capsys):
     return found, load_config(yaml).source
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["utt.csv", "utt.tsv", "utt.jsonl", "utt.parquet"])
 @pytest.mark.parametrize("cell", ["clips/c{}.wav", "c{}.wav", "c{}"], ids=["from the table", "from a folder", "name"])
 def test_a_table_gives_the_yaml_of_its_folder(tmp_path, capsys, name, cell):
@@ -49,6 +50,7 @@ def test_a_table_gives_the_yaml_of_its_folder(tmp_path, capsys, name, cell):
     assert found["faults"] == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("write", "name"),
     [
@@ -71,6 +73,7 @@ def test_tables_of_known_layouts_give_the_yaml_of_their_folder(tmp_path, capsys,
     assert (found["faults"], len(found["samples"])) == ([], 5)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("write", "name"),
     [
@@ -90,6 +93,7 @@ def test_only_the_table_that_was_named_is_read(tmp_path, capsys, write, name):
     assert found["samples"]
 
 
+@pytest.mark.medium
 def test_sidecars_beside_the_recordings_of_a_table_are_read(tmp_path, capsys):
     write_corpus(tmp_path / "corpus", "utt.csv", "clips/c{}.wav")
     for number in range(3):

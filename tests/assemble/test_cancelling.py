@@ -64,6 +64,7 @@ def project(tmp_path):
     return project
 
 
+@pytest.mark.medium
 def test_encoding_of_recordings(project, gate, monkeypatch):
     encode_task = RecordingEncoder.encode
 
@@ -109,6 +110,7 @@ def test_samples_of_one_recording(gate):
     assert gate.num_calls <= 3
 
 
+@pytest.mark.medium
 def test_batches_of_an_encoder(project, gate, tmp_path):
     project.build()
     latents = Latents(tmp_path)
@@ -128,6 +130,7 @@ def test_batches_of_an_encoder(project, gate, tmp_path):
     assert gate.num_calls <= 1 + 16
 
 
+@pytest.mark.medium
 def test_shards_of_a_verification(project, gate, monkeypatch):
     project.layout = Partitioning({"train": 1.0}, {"train": 1}, 2)
     project.build()

@@ -160,6 +160,7 @@ def test_a_long_clip_is_decoded_once_for_all_of_its_ranges(copies, monkeypatch):
     assert len(calls) == num_lossy + 3 * num_flac
 
 
+@pytest.mark.medium
 def test_opus_is_built_read_and_built_again_with_the_same_bytes(tmp_path):
     project = project_of(tmp_path / "one", Codec.OPUS)
     check(project, project.build())
@@ -171,6 +172,7 @@ def test_opus_is_built_read_and_built_again_with_the_same_bytes(tmp_path):
     assert tars.items() <= again.files().items()
 
 
+@pytest.mark.medium
 def test_a_damaged_recording_is_rejected_and_not_copied(tmp_path):
     project = project_of(tmp_path, Codec.COPY)
     data = bytearray((tmp_path / "source" / "e.bin").read_bytes())
@@ -182,6 +184,7 @@ def test_a_damaged_recording_is_rejected_and_not_copied(tmp_path):
     assert audio_of(project).keys() == KINDS.keys() - {"e"}
 
 
+@pytest.mark.medium
 def test_a_shard_has_at_most_its_planned_bytes(tmp_path):
     project = Project(tmp_path, layout=ONE, size=ShardSize(bytes_per_shard=2_500))
     for number in range(12):

@@ -71,6 +71,7 @@ def built(tmp_path_factory):
     return Captioned(tmp_path_factory.mktemp("captioned"))
 
 
+@pytest.mark.medium
 def test_a_table_joins_by_key_and_missing_values_are_null(built):
     before = built.tars()
     first, second, *_ = built.keys
@@ -97,6 +98,7 @@ def test_rows_that_name_no_sample_are_listed_with_their_number(built):
     assert {row["caption"] for row in built.rows().values()} == {"1", None}
 
 
+@pytest.mark.medium
 def test_one_changed_caption_writes_one_file_and_makes_one_partition_stale(built):
     captions = [f"caption {number}" for number in range(20)]
     built.join(pl.DataFrame({"path": built.paths, "caption": captions}))
@@ -124,6 +126,7 @@ def test_the_join_reads_no_table_again_if_nothing_changed(built):
     assert not build.written
 
 
+@pytest.mark.medium
 def test_types_are_those_of_the_table(built):
     paths = built.paths[:2]
     big = 1 << 63
@@ -197,6 +200,7 @@ def test_a_table_that_cannot_be_joined_is_an_error(built, columns, message):
         built.join(pl.DataFrame(columns))
 
 
+@pytest.mark.medium
 def test_a_table_by_key_names_segments_and_one_by_path_all_of_them(tmp_path):
     built = Captioned(tmp_path, audio=AudioFormat(None, None, None, segment_seconds=0.025))
     key = built.keys[3]
@@ -208,6 +212,7 @@ def test_a_table_by_key_names_segments_and_one_by_path_all_of_them(tmp_path):
     assert (header.num_unmatched, header.num_without) == (0, 19)
 
 
+@pytest.mark.medium
 def test_a_row_of_a_rejected_recording_is_listed_in_the_manifest(tmp_path):
     project = twenty_clips(tmp_path)
     project.put("short.wav", num_frames=1)

@@ -156,6 +156,7 @@ def test_files_of_a_pattern_that_come_change_and_go_change_the_stamps(storage, t
     assert list(seen[-1]) == ["birds/extra.csv", "m/a.csv"]
 
 
+@pytest.mark.medium
 def test_tables_of_one_name_in_several_folders_of_a_bucket_are_one_table(s3_server, monkeypatch, storage):
     bucket = new_bucket(s3_server, monkeypatch)
     for folder in "ab":

@@ -110,6 +110,7 @@ def test_a_second_build_does_nothing_and_loads_no_encoder(latents: Latents) -> N
     assert latents.done == 14
 
 
+@pytest.mark.medium
 def test_after_a_changed_recording_only_its_latent_shard_is_made_again(latents: Latents) -> None:
     """The other shard is reused."""
     first = latents.build()

@@ -109,6 +109,7 @@ class Counts:
         monkeypatch.setattr(shared_audio, "local_shard", counting_fetch)
 
 
+@pytest.mark.medium
 def test_shards_and_manifests_are_those_of_each_set_alone(tmp_path, audio, sets):
     alone = Sets(tmp_path / "alone", audio)
     for name in KINDS:
@@ -128,6 +129,7 @@ def test_each_clip_is_fetched_and_decoded_once_and_resampled_once_for_each_rate(
     assert 2 * NUM_CLIPS <= counts.resampled.total() <= 2 * NUM_CLIPS + num_alone
 
 
+@pytest.mark.medium
 def test_nothing_is_in_memory_or_open_at_the_end(monkeypatch, sets):
     made = []
 
@@ -195,6 +197,7 @@ def test_ctrl_c_ends_all_sets_soon(monkeypatch, sets):
     assert newest_manifest(slow.storage, PARTITION) is None
 
 
+@pytest.mark.medium
 def test_a_set_that_is_up_to_date_is_not_waited_for_and_one_that_lacks_a_shard_makes_only_that(sets):
     first = sets.alone("bank")
     sets.alone("low")

@@ -76,6 +76,7 @@ def test_a_recording_that_has_no_frame_after_resampling_is_rejected(project):
     assert "no frame at 8000 Hz" in reason
 
 
+@pytest.mark.medium
 def test_a_recording_whose_rate_is_too_low_for_a_segment_does_not_stop_the_others(project):
     project.audio = AudioFormat(segment_seconds=0.05)
     project.put("slow.wav", rate=1)
@@ -112,6 +113,7 @@ def sidecars(project):
     return found
 
 
+@pytest.mark.medium
 def test_metadata_columns_may_have_names_that_are_used_internally(project):
     names = [*sorted(OWN_COLUMNS - {"path", "key"}), "metadata_row", "metadata_code", "code_right", "split", "row"]
     project.put("a.wav")

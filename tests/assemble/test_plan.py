@@ -52,6 +52,7 @@ def test_every_sample_is_in_exactly_one_shard_and_all_shards_except_the_last_are
     assert [shard.sequence for shard in plans] == list(range(len(plans)))
 
 
+@pytest.mark.medium
 @given(RECORDINGS, SIZES, st.randoms(use_true_random=False))
 def test_the_order_in_which_samples_are_given_does_not_matter(recordings, size, random):
     samples = samples_of(recordings)
@@ -198,6 +199,7 @@ def test_duplicate_keys_are_an_error():
 LAYOUT = Partitioning({"train": 0.9, "validation": 0.05, "test": 0.05}, {"train": 8}, 50)
 
 
+@pytest.mark.medium
 @given(st.lists(st.text(min_size=1), unique=True))
 def test_the_partition_of_a_group_depends_only_on_the_group(groups):
     together = assign_partitions(groups, LAYOUT)

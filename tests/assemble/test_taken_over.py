@@ -86,6 +86,7 @@ def test_a_changed_caption_rewrites_one_shard_and_opens_no_recording(project):
     assert b'"new"' in project.shards.read(after.written[0])
 
 
+@pytest.mark.medium
 def test_the_bytes_are_those_of_a_build_from_nothing(project, tmp_path):
     project.metadata = captions({"r03.wav", "r07.wav"})
     check(project, project.build())
@@ -95,6 +96,7 @@ def test_the_bytes_are_those_of_a_build_from_nothing(project, tmp_path):
     assert {path for path in fresh.files() if path.endswith(".tar")} <= mine
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [ShardSize(5), ShardSize(bytes_per_shard=2_000)])
 def test_shards_of_another_size_are_copied(project, size):
     (before,) = project.build().partitions.values()
@@ -103,6 +105,7 @@ def test_shards_of_another_size_are_copied(project, size):
     assert sounds(project, after) == sounds(project, before)
 
 
+@pytest.mark.medium
 def test_a_reshuffle_copies(project):
     project.remove("r02.wav")
     project.put("more.wav", num_frames=123)
@@ -111,6 +114,7 @@ def test_a_reshuffle_copies(project):
     assert after.audio == AudioCounts(num_encoded=1, num_taken_over=written - 1)
 
 
+@pytest.mark.medium
 def test_samples_under_other_keys_are_copied(project):
     table = captions().with_columns(name=pl.format("k{}", pl.int_range(pl.len())))
     project.metadata = table
@@ -125,11 +129,13 @@ def test_samples_under_other_keys_are_copied(project):
     assert sorted(sounds(project, after).values()) == sorted(sounds(project, before).values())
 
 
+@pytest.mark.medium
 def test_changed_audio_is_encoded_and_its_neighbours_are_copied(project):
     project.put("r03.wav", seed="other", num_frames=500)
     assert counts(check(project, project.build())) == AudioCounts(num_encoded=1, num_taken_over=3)
 
 
+@pytest.mark.medium
 def test_other_audio_settings_encode_all(project):
     assert rebuilt(project, reads=True, audio=replace(PLAIN, sample_rate_hz=16_000)).audio == AudioCounts(NUM_CLIPS)
     assert rebuilt(project, reads=True, audio=replace(PLAIN, codec=Codec.COPY)).audio == AudioCounts(
@@ -143,6 +149,7 @@ def test_settings_that_leave_the_audio_as_it_is_copy_all(project):
     assert rebuilt(project, audio=same).audio == AudioCounts(num_taken_over=NUM_CLIPS)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("codec", [Codec.OPUS, Codec.COPY])
 def test_other_codecs_are_taken_over_too(tmp_path, codec):
     project = project_of(tmp_path, codec, sample_rate_hz=8_000)
@@ -167,6 +174,7 @@ def partition_of(project):
     return partition_recordings(project.output, project.config(), "train-0000")
 
 
+@pytest.mark.medium
 def test_segments_are_copied_one_by_one(tmp_path):
     project = project_of(tmp_path, segment_seconds=0.01)
     (before,) = check(project, project.build()).partitions.values()
@@ -190,6 +198,7 @@ def damage(project, before):
     raise AssertionError("no shard has it")
 
 
+@pytest.mark.medium
 def test_damaged_bytes_are_not_copied_but_encoded_again(project):
     (before,) = project.build().partitions.values()
     want = sounds(project, before)
@@ -200,6 +209,7 @@ def test_damaged_bytes_are_not_copied_but_encoded_again(project):
     assert sounds(project, after) == want
 
 
+@pytest.mark.medium
 def test_beside_a_damaged_shard_the_others_are_copied(project):
     (before,) = project.build().partitions.values()
     want = sounds(project, before)

@@ -68,6 +68,7 @@ def source(project, name):
     return decode((project.folder / "source" / f"{name}.wav").read_bytes())[0]
 
 
+@pytest.mark.medium
 def test_a_sample_is_what_the_function_returned_in_its_length_and_rate(project):
     project.metadata = pl.DataFrame({"path": ["a.wav"], "gain": [0.5]})
     built = check(project, project.build())
@@ -83,12 +84,14 @@ def test_a_sample_is_what_the_function_returned_in_its_length_and_rate(project):
     assert [(shard.num_frames, shard.seconds) for shard in build.manifest.manifest.shards] == [(200, 0.05)] * 3
 
 
+@pytest.mark.medium
 def test_the_result_is_resampled_and_mixed_as_the_yaml_says(project):
     project.audio = by(sample_rate_hz=16_000, num_channels=1)
     check(project, project.build())
     assert {(tuple(s["audio"].shape), s["sample_rate"]) for s in samples(project).values()} == {((1, 800), 16_000)}
 
 
+@pytest.mark.medium
 def test_only_another_fingerprint_function_or_row_encodes_again(project):
     project.metadata = pl.DataFrame({"path": ["a.wav"], "gain": [0.25]})
     project.build()
@@ -102,6 +105,7 @@ def test_only_another_fingerprint_function_or_row_encodes_again(project):
     assert np.allclose(samples(project)["b"]["audio"].numpy(), source(project, "b")[:, ::-1])
 
 
+@pytest.mark.medium
 def test_what_the_function_does_to_its_metadata_changes_no_sample(project):
     project.audio = by("tagging")
     project.metadata = pl.DataFrame({"path": [f"{name}.wav" for name in "abc"], "tags": [["x"]] * 3})
@@ -117,6 +121,7 @@ def test_a_function_is_part_of_no_digest_of_other_data_sets(project):
     assert "transform" not in AudioFormat().canonical()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("odd", "reason"),
     [
@@ -170,6 +175,7 @@ def test_the_function_is_given_the_frames_and_channels_of_a_span(tmp_path, form)
         assert np.allclose(found[start], whole[channels, start:stop:2], atol=2**-15)
 
 
+@pytest.mark.medium
 def test_segments_are_cut_from_the_whole_recording_after_the_function(project):
     project.audio = by("reversed_in_time", segment_seconds=0.02)
     check(project, project.build())

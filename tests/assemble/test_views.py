@@ -81,6 +81,7 @@ def test_balance_makes_groups_equal_over_all_splits(output):
     assert view.snapshot.num_drawn == sum(totals.values())
 
 
+@pytest.mark.medium
 def test_times_counts_in_two_bytes_also_where_no_sample_is_chosen(output):
     definition = ViewDefinition("snr < 4", None, "if(snr = 3, 300, snr)")
     view, _ = build_view(output, WantedView("some", definition, ("metadata", "quality")))
@@ -116,6 +117,7 @@ def test_an_equal_view_is_not_committed_again_and_a_changed_one_shares_its_files
     assert changed.snapshot.fingerprint != first.snapshot.fingerprint
 
 
+@pytest.mark.medium
 def test_the_same_input_gives_the_same_bytes(tmp_path):
     made = []
     for name in ("one", "two"):
@@ -159,6 +161,7 @@ def test_a_view_is_up_to_date_until_audio_columns_or_definition_change(output, t
     assert is_up_to_date(output, view)
 
 
+@pytest.mark.medium
 def test_columns_that_do_not_fit_the_newest_audio_are_named(output, tmp_path):
     write_dataset(tmp_path, {"train": clips(9)})
     with pytest.raises(NoColumnError, match=r"view 'some': .*no column snr.*: metadata, quality"):
@@ -219,6 +222,7 @@ def test_what_a_killed_writer_leaves_is_not_seen_and_the_next_build_finishes(out
     assert left - {"snapshots/00000001.json"} <= {file.path for file in again.snapshot.files}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".json", ".totals", ".counts"])
 def test_damage_is_an_error_that_names_the_file(output, tmp_path, suffix):
     view, _ = build_view(output, wanted("snr > 3"))

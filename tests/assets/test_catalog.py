@@ -59,6 +59,7 @@ def test_without_a_refresh_nothing_is_late(project):
     assert policies(project) == {}
 
 
+@pytest.mark.medium
 def test_one_missed_refresh_warns_and_two_fail(project):
     instance = memory_instance()
     assert state(project, instance) == FreshnessState.UNKNOWN

@@ -48,6 +48,7 @@ def test_all_checks_pass_after_a_build(graph):
     assert run_checks(graph, graph.keys.sizes_index) == set()
 
 
+@pytest.mark.medium
 def test_a_tar_that_is_not_what_its_index_says_is_found(graph):
     name, partition = first_shard(graph)
     path = graph.project.output / "audio" / name
@@ -97,6 +98,7 @@ def test_a_rejected_recording_is_counted_and_shown(tmp_path):
     assert numbers["files_found"].value == numbers["recordings"].value + numbers["rejected"].value
 
 
+@pytest.mark.medium
 def test_a_catalog_without_recordings_blocks_later_assets(tmp_path):
     project = Project(tmp_path)
     project.recordings.mkdir()
@@ -155,6 +157,7 @@ def test_latents_that_the_yaml_no_longer_names_are_listed_with_their_size(tmp_pa
     assert said.startswith("latents/old (1,200 bytes): no longer in the YAML; `headrace gc ")
 
 
+@pytest.mark.medium
 def test_the_run_that_builds_a_partition_does_not_open_its_shards_again(graph, monkeypatch):
     """The writer compared them before it stored them; they are read after a failure and when a check runs alone."""
     _name, partition = first_shard(graph)
@@ -168,6 +171,7 @@ def test_the_run_that_builds_a_partition_does_not_open_its_shards_again(graph, m
     assert opened != []
 
 
+@pytest.mark.medium
 def test_a_partition_whose_check_failed_is_read_by_the_next_run_of_its_asset(graph):
     """A damaged shard has the right size, so the build uses it again: the check must not pass unread."""
     name, partition = first_shard(graph)
@@ -180,6 +184,7 @@ def test_a_partition_whose_check_failed_is_read_by_the_next_run_of_its_asset(gra
     assert failed_checks(graph.run(graph.keys.audio_shards, partition)) == set()
 
 
+@pytest.mark.medium
 def test_a_shard_without_a_planned_sample_is_not_written(tmp_path, monkeypatch, undrawn):
     project = Project(tmp_path)
     project.write_tones(3)

@@ -62,6 +62,7 @@ def contradictory(table):
     table.write_text("path,snr\ntone000.wav,1\ntone000.wav,2\n")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("harm", [absent, contradictory])
 def test_a_scan_names_an_optional_table_that_is_gone_beside_a_table_that_cannot_be_read(tmp_path, harm):
     project = Project(tmp_path)

@@ -98,6 +98,7 @@ def test_loading_graph_and_sensors_imports_nothing_heavy(project):
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.medium
 def test_two_data_sets_share_nothing_but_the_shape(project):
     other = project.datasets / "others.yaml"
     other.write_text((project.datasets / "tones.yaml").read_text())

@@ -41,6 +41,7 @@ def test_a_total_that_is_not_known_at_the_beginning_is_no_obstacle(said):
     assert said == ["scan of tones: 50 of 200 files (25%), 2.5 files/s, on the CPU"]
 
 
+@pytest.mark.medium
 def test_the_log_of_each_run_says_what_it_does(tmp_path, undrawn, monkeypatch):
     monkeypatch.setattr("headrace_dagster.assets.progress_lines._EVERY_SECONDS", 0.0)
     project = Project(tmp_path)

@@ -109,6 +109,7 @@ def test_a_file_without_a_header_behind_one_with_is_a_stream_of_its_own():
     )
 
 
+@pytest.mark.medium
 def test_no_flipped_bit_in_a_frame_costs_a_frame_in_silence():
     mp3 = mp3_of(30_000, 2)
     rng = random.Random(2)

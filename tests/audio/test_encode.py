@@ -247,6 +247,7 @@ def test_a_segment_too_large_for_memory_comes_as_a_file(monkeypatch):
         np.testing.assert_array_equal(sf.read(io.BytesIO(payload))[0], sf.read(io.BytesIO(data))[0])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("rate", [None, 16_000])
 def test_memory_does_not_grow_with_the_recording(tmp_path, rate):
     path = tmp_path / "long.wav"

@@ -35,6 +35,7 @@ def test_decoding_equals_libsndfile_bit_for_bit(shape, noise, seed):
     assert (out[:, shape[0] :] == 7).all()
 
 
+@pytest.mark.medium
 @given(st.data(), st.sampled_from([1, 2]))
 @settings(max_examples=40)
 def test_any_range_equals_that_range_of_the_whole(data, num_channels):
@@ -72,6 +73,7 @@ def test_what_is_no_flac_header_is_refused(data, reason):
     assert refusal.value.reason == reason
 
 
+@pytest.mark.medium
 @given(st.integers(min_value=0), st.integers(0, 7), st.sampled_from([1, 2]))
 @settings(max_examples=60)
 def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):

@@ -83,6 +83,7 @@ def test_some_segments_prove_nothing_and_prove_does():
     prove(io.BytesIO(b"no FLAC"), probed(file_of(music(100))))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("subtype", SUBTYPES)
 def test_a_flipped_bit_is_refused_or_changes_no_sample(subtype):
     data = flac_of(3_000, 1, subtype)

@@ -88,6 +88,7 @@ def test_spans_are_cut_at_their_frames():
         assert np.array_equal(pcm_of(found[number]).T / 2**31, want)
 
 
+@pytest.mark.medium
 def test_data_sets_are_built_from_them(tmp_path):
     project = Project(tmp_path, audio=AudioFormat(segment_seconds=0.25))
     sounds = {codec: libav_file(form, codec, SOUND, RATE) for form, codec, *_ in FORMS if form != "matroska"}

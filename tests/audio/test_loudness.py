@@ -32,6 +32,7 @@ TECH_3341 = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("samples", "expected"), TECH_3341.values(), ids=TECH_3341)
 def test_integrated_loudness_is_within_a_tenth_of_ebu_tech_3341(samples, expected):
     assert loudness(samples(), RATE) == pytest.approx(expected, abs=0.1)

@@ -71,6 +71,7 @@ def test_bytes_behind_all_that_the_header_promises_are_no_fault():
     assert error.reason == AudioReject.UNDECODABLE
 
 
+@pytest.mark.medium
 def test_memory_does_not_grow_with_a_file_of_many_streams():
     data = b"".join(mp3_of(100_000, seed=i).data for i in range(2)) * 10
     info = probed(data)

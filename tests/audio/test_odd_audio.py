@@ -174,6 +174,7 @@ def test_noise_in_a_header_gives_no_other_errors(name):
             in_memory(bytes(data))
 
 
+@pytest.mark.medium
 def test_unsupported_forms_are_named_with_a_way_out():
     for name, odd in ODD.items():
         if odd.error == AudioReject.UNSUPPORTED:

@@ -99,6 +99,7 @@ def test_a_part_is_that_of_the_whole_decode(kind):
             assert np.array_equal(found, whole[:, start : start + count]), (number, start)
 
 
+@pytest.mark.medium
 def test_opus_without_seek_points_is_left_to_the_whole_decode():
     """The search of libsndfile is wrong by a page at some places, so nothing is read for it."""
     for number, rate in enumerate((8_000, 16_000, 24_000, 48_000)):

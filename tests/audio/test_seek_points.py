@@ -48,6 +48,7 @@ def only_points(monkeypatch):
         monkeypatch.setattr(f"headrace.audio.partial.{name}", lambda *_: False)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["flac", "mp3", "vorbis"])
 def test_a_part_is_that_of_the_whole_decode(kind, monkeypatch):
     only_points(monkeypatch)

@@ -36,6 +36,7 @@ def test_a_segment_shorter_than_a_frame_is_refused():
         plan_segments(100, 100, AudioFormat(segment_seconds=0.001))
 
 
+@pytest.mark.medium
 @given(st.integers(0, 10**9), rates, rates)
 def test_resampled_length_is_the_exact_quotient_rounded_half_up(num_frames, source, rate):
     assert resampled_length(num_frames, source, rate) == int(Fraction(num_frames * rate, source) + Fraction(1, 2))

@@ -234,6 +234,7 @@ PROPERTY_FILES = {
 }
 
 
+@pytest.mark.medium
 @settings(max_examples=40)
 @given(
     st.sampled_from(sorted(PROPERTY_FILES)),
@@ -261,6 +262,7 @@ def test_bytes_of_spans_do_not_depend_on_the_other_spans(container, subtype):
         assert alone == together[number]
 
 
+@pytest.mark.medium
 def test_frames_of_many_open_spans_wait_on_disk(monkeypatch):
     monkeypatch.setattr(spans_module, "_HELD_BYTES", 10_000)
     data = file_of(music(50_000, 2), "OGG", "VORBIS")

@@ -17,6 +17,7 @@ def stream(length, opus_bitrate):
     return write_stream([half for half in halves if len(half)], length, StreamForm(48_000, 1, 16, 5, opus_bitrate))
 
 
+@pytest.mark.medium
 @settings(max_examples=25)
 @given(lengths=LENGTHS, opus_bitrate=st.sampled_from([None, 64_000]))
 def test_a_stream_does_not_depend_on_the_streams_before_it(lengths, opus_bitrate):

@@ -18,6 +18,7 @@ def data(tmp_path):
     return CertifiedLatents(tmp_path)
 
 
+@pytest.mark.medium
 def test_the_table_has_a_row_for_each_output_and_the_faults(data, capsys):
     replace_latents(data.storage, lambda latents: {key: values + 1 for key, values in latents.items()})
     assert data.verify() == 1

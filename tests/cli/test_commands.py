@@ -231,6 +231,7 @@ def test_verify_finds_damaged_snapshots_and_manifests(run, output):
     assert (code, f"{table.name}: does not have the digest" in out) == (1, True)
 
 
+@pytest.mark.medium
 def test_verify_finds_damaged_and_missing_planned_keys(run, tmp_path):
     made = Project(tmp_path)
     made.put("a.wav")
@@ -339,6 +340,7 @@ def test_export_links_shards_in_a_plain_layout_that_any_reader_reads(run, built,
     assert run("verify", target)[0] == 0
 
 
+@pytest.mark.medium
 def test_a_repeated_export_updates_the_earlier_export(run, tmp_path):
     project = Project(tmp_path)
     for number in range(30):

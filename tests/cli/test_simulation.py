@@ -39,6 +39,7 @@ def test_a_view_and_a_condition_are_simulated(run, output):
     assert run(output, 2, 1, "--where", "snr > 3")[0] == 1  # there are no columns
 
 
+@pytest.mark.medium
 def test_it_shows_how_much_hosts_read(run, output):
     code, out, err = run(output, 16, 1)
     assert (code, err) == (0, "")

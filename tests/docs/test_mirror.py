@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.comprehension, ast.BoolOp, ast.Match)
 ROOTS = {"headrace": "tests", "assets": "tests/assets", "resources": "tests/resources", "sensors": "tests/sensors"}
 ROOTS |= {"headrace_dagster/build_command": "tests/headrace_dagster/build_command"}
@@ -12,6 +14,7 @@ def has_logic(path):
     return sum(isinstance(node, BRANCHES) for node in ast.walk(ast.parse(path.read_text()))) > 2
 
 
+@pytest.mark.medium
 def test_nine_tenths_of_the_modules_with_logic_have_a_test_in_their_place():
     modules = [(Path(root), path) for root in ROOTS for path in Path(root).rglob("*.py") if path.name != "__init__.py"]
     places = {

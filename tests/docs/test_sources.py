@@ -70,6 +70,7 @@ def test_adopt_answers_what_the_page_says(corpus, capsys):
     assert capsys.readouterr().out.splitlines()[: len(answer)] == answer
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("corpus", WRITERS, indirect=True)
 def test_the_yaml_and_the_code_of_a_page_give_its_batch(corpus, tmp_path):
     name, _ = corpus

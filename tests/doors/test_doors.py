@@ -144,6 +144,7 @@ def check(door, remote, wanted, folder):
     assert type(caught.value) is kind
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_name_means_the_same_at_every_door(named, tmp_path, form, door):

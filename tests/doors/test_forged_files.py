@@ -328,6 +328,7 @@ def _forged_zip(blob, chance):
     return made.getvalue()
 
 
+@pytest.mark.medium
 @settings(max_examples=25, deadline=None)
 @given(number=NUMBER)
 def test_a_forged_state_is_loaded_or_an_error_of_the_family(output, number):
@@ -374,6 +375,7 @@ AT_DOORS = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("pattern", AT_DOORS)
 @settings(max_examples=1, deadline=None)

@@ -136,6 +136,7 @@ def test_a_local_list_may_lead_anywhere_and_inspect_says_where(tmp_path, capsys,
     assert (code, f"{tmp_path}/b.tar" in out) == (0, True)
 
 
+@pytest.mark.medium
 def test_no_command_prints_escape_sequences_of_names(tmp_path, capsys, monkeypatch):
     run = runner(capsys, monkeypatch)
     (tmp_path / ESCAPE).write_bytes(tar(sound(1)))

@@ -94,6 +94,7 @@ def parsers_in(text: str) -> Counter[str]:
     return Counter(name for name in names if name in PARSERS)
 
 
+@pytest.mark.medium
 def test_every_place_that_parses_a_file_is_known():
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     found = {(str(path.relative_to(ROOT)), name) for path in files for name in parsers_in(path.read_text())}

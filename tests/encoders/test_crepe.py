@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from headrace import encoders
@@ -9,6 +10,7 @@ from headrace.encoders import weights
 from tests.support.crepe import TINY
 
 
+@pytest.mark.medium
 def test_the_fingerprint_depends_on_weights_and_settings_but_not_on_paths(tmp_path: Path) -> None:
     """Moved weights give the same fingerprint, changed weights another one. Speed settings do not count."""
     own = encoders.fingerprint("crepe", {})

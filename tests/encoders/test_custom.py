@@ -65,6 +65,7 @@ def test_the_error_about_an_unknown_kind_names_the_known_kinds() -> None:
         encoders.load("mystery", {})
 
 
+@pytest.mark.medium
 def test_fingerprints_are_computed_without_torch() -> None:
     """Finding stale partitions is then fast."""
     code = (

@@ -51,6 +51,7 @@ def test_a_fingerprint_covers_everything_that_changes_results():
     assert digest("ab", "c") != digest("a", "bc")
 
 
+@pytest.mark.medium
 @given(st.floats(0.01, 60), st.floats(0, 5), st.integers(1, 48_000), st.integers(1, 4000), st.integers(0, 20_000))
 @settings(max_examples=40)
 def test_windows_are_whole_hops_and_overlap_by_more_than_twice_the_context(seconds, overlap, rate, hop, context):

@@ -12,6 +12,7 @@ from tests.support.tiny_texts import recomputed, save_text
 TEXTS = ["a dog barks loudly in the rain", "the cat", "a zebra", ""]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["bert", "t5", "clap", "static"])
 def test_a_text_has_the_vector_that_it_has_alone(folders, name):
     encoder = encoders.load("text", {"model": str(folders[name])})

@@ -28,6 +28,7 @@ def test_hidden_states_are_those_of_each_token(folders, name):
         assert torch.allclose(hidden[row, : int(counts[row])], wanted, atol=5e-6)
 
 
+@pytest.mark.medium
 def test_long_texts_are_cut_to_what_the_model_takes(folders):
     long = " ".join(["dog"] * 100)
     for settings, most in (({}, 24), ({"max_tokens": 5}, 5)):

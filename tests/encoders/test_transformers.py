@@ -21,6 +21,7 @@ def test_the_output_equals_that_of_transformers(name: str, model_folder: Folder)
     assert torch.allclose(found, expected[: len(found)], atol=1e-4 * float(expected.abs().max()))
 
 
+@pytest.mark.medium
 def test_encodecs_output_equals_that_of_transformers(model_folder: Folder) -> None:
     """Latents are taken before quantisation, time first."""
     samples = noise(320 * 50, seed=1)
@@ -28,6 +29,7 @@ def test_encodecs_output_equals_that_of_transformers(model_folder: Folder) -> No
     assert torch.allclose(_ours(model_folder("encodec_causal"), samples), expected, atol=1e-5)
 
 
+@pytest.mark.medium
 def test_five_seconds_give_249_frames_of_wav2vec2_and_250_of_whisper(model_folder: Folder) -> None:
     """wav2vec2 counts complete kernels, Whisper is trimmed from 1500 frames."""
     assert len(_ours(model_folder("hubert"), noise(80_000, 0))) == 249

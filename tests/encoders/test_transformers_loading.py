@@ -12,6 +12,7 @@ from tests.support.tiny_models import Malice, describe, save
 from tests.support.transformers import _ours
 
 
+@pytest.mark.medium
 def test_mert_is_loaded_as_hubert_and_its_code_does_not_run(tmp_path: Path) -> None:
     """It runs at 24 kHz and 75 steps per second. The numbers equal those of HuBERT with the same weights."""
     mert, hubert = save("mert", tmp_path / "mert"), save("hubert", tmp_path / "hubert")

@@ -43,6 +43,7 @@ def test_another_column_encodes_nothing(latents):
         assert torch.equal(payload["encoder_hidden"], before[key][0]["encoder_hidden"])
 
 
+@pytest.mark.medium
 def test_of_a_shard_with_one_changed_recording_that_one_alone_is_encoded(latents):
     changed = {"k1": noise(4500, 99)}  # as long as before
     write_partition(latents.audio, [SHARDS[0] | changed, SHARDS[1]])
@@ -67,6 +68,7 @@ def test_latents_in_another_form_are_none_of_ours(latents, dtype):
     assert latents.build().stats.num_kept == 0
 
 
+@pytest.mark.medium
 def test_latents_of_another_encoder_are_none_of_ours(latents, tmp_path):
     other = Latents(tmp_path, num_mels=16)
     other.storage = latents.storage

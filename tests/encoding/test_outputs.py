@@ -122,6 +122,7 @@ def test_only_wanted_outputs_are_read(root):
     assert "codes" not in own
 
 
+@pytest.mark.medium
 def test_codes_are_padded_with_what_the_user_says(root):
     Built(root).commit()
     (batch,) = batches(root / "latents/mel", pad={"codes": 777}, batch_size=4)
@@ -170,6 +171,7 @@ def test_numbers_that_are_no_codes_are_rejected_by_sample(root):
         list(batches(root / "latents/mel", batch_size=4))
 
 
+@pytest.mark.medium
 def test_a_flipped_bit_of_any_output_is_an_error(root):
     built = Built(root).commit()
     shard = newest_manifest(built.storage, PARTITION).manifest.shards[0].name

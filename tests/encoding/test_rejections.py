@@ -51,6 +51,7 @@ PLACES = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("keys", PLACES.values(), ids=PLACES)
 @pytest.mark.parametrize(("value", "dtype", "code"), [(NAN, "float32", "not_finite"), (HUGE, "float16", "overflow")])
 def test_the_sample_stays_without_its_latents_and_all_others_are_as_without_it(tmp_path, keys, value, dtype, code):
@@ -155,6 +156,7 @@ def test_changed_audio_is_encoded_again(tmp_path):
     assert refused(again) == {"k3": "not_finite"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("keys", [["k2"], KEYS])
 def test_another_dtype_or_encoder_encodes_it_again(tmp_path, keys):
     made, _, _ = built(tmp_path, dict.fromkeys(keys, HUGE))

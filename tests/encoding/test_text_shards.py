@@ -92,6 +92,7 @@ def folders(tmp_path_factory):
     return {name: save_text(name, tmp_path_factory.mktemp(name)) for name in ("bert", "t5", "clap", "static")}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["bert", "t5", "clap", "static"])
 def test_each_vector_is_that_of_its_own_text(tmp_path, folders, name):
     captions = {key: text or "no music" for key, text in CAPTIONS.items()} if name == "static" else CAPTIONS
@@ -112,6 +113,7 @@ def test_each_distinct_text_is_encoded_once(tmp_path, folders):
     assert built.done == len(CAPTIONS)
 
 
+@pytest.mark.medium
 def test_a_changed_caption_encodes_only_itself(tmp_path, folders):
     built = Texts(tmp_path, folders["bert"]).write(CAPTIONS)
     built.commit()
@@ -217,6 +219,7 @@ def texts_of(key):
     return [text for text in (LISTS[key] if isinstance(LISTS[key], list) else [LISTS[key]]) if text is not None]
 
 
+@pytest.mark.medium
 def test_a_list_of_texts_gives_a_vector_each(lists, folders):
     for key in ("a", "b", "c"):
         found = torch.atleast_2d(lists.stored(key)[0]["embedding"])
@@ -250,6 +253,7 @@ def drawn(world, *, skip=0, state=None, epoch=1, **options):
     return found, saved
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", [None, lambda sample: sample], ids=["in place", "sample by sample"])
 def test_a_text_is_drawn_alike_on_every_world_and_after_a_resume(lists, tmp_path, transform):
     options = {"remote": str(lists.storage.uri), "transform": transform}
@@ -269,6 +273,7 @@ def test_a_text_is_drawn_alike_on_every_world_and_after_a_resume(lists, tmp_path
     assert len({number for number, _ in one.values()}) > 2
 
 
+@pytest.mark.medium
 def test_sets_of_one_column_draw_the_same_text_beside_audio(lists, folders):
     other = Texts(lists.root, folders["clap"], "clap")
     other.commit()
@@ -297,6 +302,7 @@ def test_the_plain_loader_gives_the_first_text(lists):
     assert len(found) == len(LISTS)
 
 
+@pytest.mark.medium
 def test_hidden_states_have_a_row_for_each_token_and_are_not_cropped(tmp_path, folders):
     built = Texts(tmp_path, folders["t5"], output="hidden").write(CAPTIONS)
     built.commit()

@@ -68,6 +68,7 @@ def wanted(samples, count=lambda _: 1):
     ]
 
 
+@pytest.mark.medium
 def test_a_plain_export_of_a_view_holds_each_repetition_and_is_read_by_our_loader(export):
     target, said = export("webdataset", "--view", "often")
     everything = wanted(TEST, times) + wanted(TRAIN, times)
@@ -89,6 +90,7 @@ def test_columns_and_latents_are_beside_the_audio_in_a_plain_export(export):
     assert clip["encoder_hidden"].shape == TRAIN[0].hidden().shape
 
 
+@pytest.mark.medium
 def test_parquet_has_columns_latents_and_repetitions_with_their_types(export, monkeypatch, tmp_path):
     import pyarrow.parquet
 
@@ -155,6 +157,7 @@ def test_nemo_gets_manifests_with_metadata(export, view):
     assert not (alone / "train").exists()
 
 
+@pytest.mark.medium
 def test_lhotse_gets_cuts_with_a_supervision(export, output):
     write_columns(output, "texts", {"text": ("string", lambda key: f"é {number(key)}"), "speaker": ("int", number)})
     target, _ = export("lhotse", "--columns", "texts", "--view", "often")

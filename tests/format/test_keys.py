@@ -1,6 +1,7 @@
 import re
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ file_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters
 file_paths = st.lists(file_names, min_size=1, max_size=4).map("/".join)
 
 
+@pytest.mark.medium
 @given(st.lists(file_paths, min_size=1, max_size=20, unique=True))
 def test_keys_are_dot_free_short_and_unique(paths):
     keys = sample_keys(pl.Series(paths)).to_list()
@@ -18,6 +20,7 @@ def test_keys_are_dot_free_short_and_unique(paths):
     assert len(set(keys)) == len(paths)
 
 
+@pytest.mark.medium
 @given(st.lists(file_paths, min_size=1, max_size=20, unique=True), st.data())
 def test_a_key_does_not_depend_on_other_files(paths, data):
     some = data.draw(st.lists(st.sampled_from(paths), unique=True))

@@ -18,6 +18,7 @@ ARRAYS = st.dictionaries(
 METADATA = st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=4)
 
 
+@pytest.mark.medium
 @given(ARRAYS, METADATA)
 def test_arrays_and_strings_survive_a_round_trip(arrays, metadata):
     found, notes = tables.unpack(tables.pack(arrays, metadata), "x")
@@ -29,6 +30,7 @@ def test_arrays_and_strings_survive_a_round_trip(arrays, metadata):
         assert np.array_equal(found[name], array)
 
 
+@pytest.mark.medium
 @given(ARRAYS, METADATA)
 def test_equal_content_gives_equal_bytes_in_any_order(arrays, metadata):
     turned = {name: np.asfortranarray(arrays[name]) for name in arrays}

@@ -45,6 +45,7 @@ def message_of(error):
     return "\n".join(texts)
 
 
+@pytest.mark.medium
 def test_a_prefix_replaces_the_name_in_the_keys_and_nowhere_else(sandbox):
     put(sandbox, "frogs", key_prefix="audio/amphibians", latents=LATENTS, **TINY)
     with loaded(sandbox) as definitions:
@@ -70,6 +71,7 @@ def test_an_invalid_prefix_is_named(sandbox, key_prefix):
     assert "key_prefix" in message_of(caught.value)
 
 
+@pytest.mark.medium
 def test_several_data_sets_share_resources_and_the_sensor_for_alerts(sandbox):
     put(sandbox, "birds", **TINY)
     put(sandbox, "audio/frogs", **{**TINY, "output": {"uri": "other"}})

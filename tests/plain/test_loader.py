@@ -97,6 +97,7 @@ def test_the_error_about_a_url_without_a_match_says_what_exists(tars):
         webdataset_loader([])
 
 
+@pytest.mark.medium
 def test_an_output_is_read_at_its_newest_snapshot_without_old_shards(output):
     assert len(list((output / "audio").glob("train_*.tar"))) > 5
     for urls in (output / "audio", output, f"{output}/audio/train_*.tar", output / "audio" / "sizes.json"):
@@ -147,6 +148,7 @@ def test_latents_keep_their_stored_dtype(output):
         assert found[clip.key]["encoder_length"] == len(clip.hidden())
 
 
+@pytest.mark.medium
 def test_a_batch_is_padded_and_contains_the_lengths_of_its_rows(output):
     by_key = {clip.key: clip for clip in CORPUS}
     batches = list(webdataset_loader(output, batch_size=5, split="train", num_workers=2))
@@ -190,6 +192,7 @@ def as_keys(samples):
     return [sample["__key__"] for sample in samples]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_a_custom_transform_and_a_custom_collate_function_are_used(output, num_workers):
     batch = next(iter(webdataset_loader(output, batch_size=3, transform=crop, num_workers=num_workers)))
@@ -249,6 +252,7 @@ def test_an_iteration_that_ends_early_counts_as_an_epoch(output):
     assert [keys(again) for _ in range(2)][1] == second
 
 
+@pytest.mark.medium
 def test_shards_are_shuffled_only_if_there_are_many(tmp_path):
     for number in range(120):
         write_tar(tmp_path / f"{number:03d}.tar", {f"k{number:03d}.json": b"{}"})
@@ -292,6 +296,7 @@ def test_tqdm_shows_the_progress(output, capsys):
     assert sum(1 for _ in bar) == 6
 
 
+@pytest.mark.medium
 def test_there_are_no_more_workers_than_shards(tars):
     loader = webdataset_loader(f"{tars}/train-00[01].tar", batch_size=None, num_workers=9, prefetch_factor=3)
     assert loader.num_workers == 2
@@ -322,6 +327,7 @@ def test_the_error_about_an_invalid_sample_names_shard_key_and_reason(tmp_path, 
         list(webdataset_loader(tmp_path, num_workers=num_workers))
 
 
+@pytest.mark.medium
 def test_after_an_error_workers_stop_at_once_and_the_next_epoch_can_be_read(tmp_path, monkeypatch):
     import multiprocessing
 

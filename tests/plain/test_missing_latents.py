@@ -35,6 +35,7 @@ def tars(latents):
     return [str(latents / name) for name in json.loads((latents / "sizes.json").read_text())]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_the_default_is_an_error_that_names_shard_key_reason_and_choices(latents, num_workers, batch_size):
@@ -138,6 +139,7 @@ def test_hugging_face_datasets_gives_null_for_missing_latents(latents, tmp_path,
     assert [sample["pth"] is None for sample in found] == [key in LOST for key in KEYS]
 
 
+@pytest.mark.medium
 def test_commands_accept_shards_with_missing_latents(output, latents, tmp_path, capsys):
     assert headrace(["export", str(latents), str(tmp_path / "plain")]) == 0
     assert headrace(["verify", str(latents)]) == 0

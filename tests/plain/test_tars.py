@@ -24,6 +24,7 @@ def read(path):
     return [sample["__key__"] for sample in webdataset_loader(path, batch_size=None)]
 
 
+@pytest.mark.medium
 def test_every_truncation_before_the_end_mark_is_an_error_that_names_the_shard(tmp_path):
     path = tmp_path / "a.tar"
     for stop in range(0, END + 512, 256):

@@ -175,6 +175,7 @@ def test_a_missing_shard_is_built_again_and_the_run_says_why(daemon, part):
     assert daemon.settle() == []
 
 
+@pytest.mark.medium
 def test_a_look_costs_nothing_while_it_is_not_due(daemon, monkeypatch):
     monkeypatch.setattr("headrace_dagster.sensors.missing_shards._CHANGED_SECONDS", 1e9)
     shard(daemon)[1].unlink()
@@ -184,6 +185,7 @@ def test_a_look_costs_nothing_while_it_is_not_due(daemon, monkeypatch):
     assert len(daemon.tick("stale_partitions")) == 1
 
 
+@pytest.mark.medium
 def test_a_shard_that_cannot_be_built_again_backs_off_with_the_same_reason(daemon, monkeypatch):
     partition, path = shard(daemon)
     path.unlink()

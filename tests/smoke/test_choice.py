@@ -42,6 +42,7 @@ def test_without_an_earlier_test_every_shard_is_new():
     assert choice.num_new == {"audio": 40}
 
 
+@pytest.mark.medium
 @given(reread_every=st.integers(1, 15), first=st.integers(0, 100))
 def test_every_shard_is_read_once_in_reread_every_tests(reread_every, first):
     audio = table(FORTY)

@@ -77,6 +77,7 @@ def test_worker_processes_read_the_same_samples(audio):
     assert result.num_samples == 7
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_both_readers_use_the_loader_settings_of_the_yaml(audio, monkeypatch, num_workers):
     given = {}
@@ -165,6 +166,7 @@ def test_values_that_differ_between_the_readers_are_an_error(arrivals):
     assert f"and {first.content ^ 1:08x} when read by the plain pipeline" in result.faults["same_in_both_readers"][0]
 
 
+@pytest.mark.medium
 def test_a_table_with_an_invalid_column_or_range_does_not_pass():
     counts = ("expected_samples", "rejected", "samples", "streamed", "faults", "num_frames", "num_bytes")
     good = {"shard": ["a.tar"], **{name: [1] for name in counts}}
@@ -230,6 +232,7 @@ def test_an_earlier_snapshot_is_read_as_it_was(tmp_path):
     assert result.num_samples == result.num_streamed == 7
 
 
+@pytest.mark.medium
 def test_the_shards_of_the_snapshot_that_passed_before_are_not_new(tmp_path):
     audio = written(tmp_path)
     part = SmokePart.newest(audio)
@@ -370,6 +373,7 @@ def test_sizes_of_shards_that_are_not_read_are_checked_too(audio, sizes):
     assert faulty(result) == {"counts_match_sizes"}
 
 
+@pytest.mark.medium
 def test_resuming_at_another_position_is_an_error(audio, monkeypatch):
     """One batch is lost or repeated."""
     load = StreamingDataset.load_state_dict

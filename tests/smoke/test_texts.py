@@ -60,6 +60,7 @@ def smoke(project, texts, of=lambda encoder: encoder):
     return smoke_test(parts, LoaderConfig(num_workers=0, batch_size=2), encoders={PART: load})
 
 
+@pytest.mark.medium
 def test_texts_of_a_set_of_columns_are_encoded_again_and_other_vectors_are_found(project):
     texts = LocalStorage(project.output / "columns/tags")
     results = smoke(project, texts)

@@ -80,6 +80,7 @@ def difference(project):
     return source_difference(listing, known, 5, time.time_ns())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("way", "times"), list(zip(WAYS.values(), [OLD, FUTURE, 0], strict=True)), ids=WAYS)
 def test_a_recording_with_another_content_under_its_old_size_and_time_is_built_again(project, other, way, times):
     victim = project.folder / "source/c3.wav"
@@ -96,6 +97,7 @@ def test_a_recording_with_another_content_under_its_old_size_and_time_is_built_a
     assert not difference(project).is_changed
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("touch", TOUCHES.values(), ids=TOUCHES)
 def test_a_change_of_the_inode_alone_reads_one_file_and_writes_no_shard(project, touch):
     before = project.build()
@@ -111,6 +113,7 @@ def test_a_change_of_the_inode_alone_reads_one_file_and_writes_no_shard(project,
     assert project.files() == files
 
 
+@pytest.mark.medium
 def test_a_scan_without_changes_opens_no_file(project):
     project.build()
     found, _ = update_catalog(project.config(), open_source(project.folder / "source"), None, project.output)

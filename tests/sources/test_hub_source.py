@@ -32,6 +32,7 @@ def put(project, commit, *seeds):
     (project.folder / "source").mkdir()
 
 
+@pytest.mark.medium
 def test_a_build_reads_a_commit_and_the_next_one_what_another_commit_changed(project):
     made, server = project
     put(made, COMMITS[0], "a", "b", "c")

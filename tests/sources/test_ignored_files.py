@@ -34,6 +34,7 @@ def test_ignored_files_of_a_folder_are_not_listed(tmp_path, patterns, expected):
     assert listed(tmp_path, ignore=patterns) == sorted(expected)
 
 
+@pytest.mark.medium
 def test_ignored_objects_of_a_bucket_are_not_listed(s3_server, monkeypatch):
     url = f"{new_bucket(s3_server, monkeypatch)}/corpus"
     for name in FILES:
@@ -93,6 +94,7 @@ def test_a_linked_recording_is_opened_only_if_links_may_lead_out(linked, follow)
             pass
 
 
+@pytest.mark.medium
 def test_from_the_yaml_to_samples(tmp_path):
     corpus = YamlCorpus(tmp_path)
     corpus.put("a.wav", "raw/b.wav", "../outside/c.wav")

@@ -65,6 +65,7 @@ def stamps(files):
     return stamps_of(*(zip(*files, strict=True) if files else ((), (), (), ())))
 
 
+@pytest.mark.medium
 @given(parts=st.lists(SOURCES, max_size=5), kept=st.sampled_from([1, 50, 1 << 20]))
 def test_parts_give_the_stamps_of_all_files(parts, kept):
     """Also files that come twice, with equal or other stamps; in memory, and in temporary files."""

@@ -16,6 +16,7 @@ TEXT = st.text(st.characters() | st.sampled_from("\ud800\udcff"), max_size=4)
 NAMES = st.lists(TEXT, max_size=30)
 
 
+@pytest.mark.medium
 @given(st.lists(NAMES, max_size=12))
 def test_a_name_is_new_when_it_comes_for_the_first_time(chunks):
     seen, known = SeenNames(), set()

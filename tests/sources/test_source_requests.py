@@ -50,6 +50,7 @@ def requests_of(server, action):
     return Counter((request.method, request.path) if request.path else "LIST" for request in server.requests)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("whole_bytes", [64 << 20, 100], ids=["whole", "in pieces"])
 def test_a_first_build_reads_each_recording_twice_and_sends_nothing_else(bucket, monkeypatch, whole_bytes):
     monkeypatch.setattr(bucket_source, "_WHOLE_BYTES", whole_bytes)
@@ -61,12 +62,14 @@ def test_a_first_build_reads_each_recording_twice_and_sends_nothing_else(bucket,
     assert len(found) == NUM_FILES
 
 
+@pytest.mark.medium
 def test_a_build_without_changes_only_lists_the_source(bucket):
     project, server = bucket
     project.build()
     assert requests_of(server, project.build) == {"LIST": NUM_PAGES}
 
 
+@pytest.mark.medium
 def test_one_changed_recording_is_read_by_the_scan_and_its_shard_by_the_build(bucket):
     project, server = bucket
     shard = project.build().shard_of("clip03")

@@ -87,6 +87,7 @@ def test_the_error_about_a_missing_shard_in_an_export_names_it(output, tmp_path)
         export_snapshot(audio, LocalStorage(tmp_path / "plain"))
 
 
+@pytest.mark.medium
 def test_an_unreadable_catalog_is_not_reported_as_damaged(tmp_path, monkeypatch):
     """The advice to delete it would be wrong."""
     project = twenty_clips(tmp_path)

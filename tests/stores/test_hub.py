@@ -156,6 +156,7 @@ def test_a_signature_that_is_refused_at_once_is_an_error_without_it(hub):
     assert "Signature" not in str(caught.value)
 
 
+@pytest.mark.medium
 def test_a_request_that_the_hub_limits_waits_as_long_as_it_asks(hub):
     hub.limits = 1
     transfer, start = Transfer(retries=RetryPolicy(5)), time.monotonic()

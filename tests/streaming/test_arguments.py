@@ -342,6 +342,7 @@ def test_the_ranks_of_a_host_are_a_whole_number(monkeypatch):
         local_world_size()
 
 
+@pytest.mark.medium
 def test_as_many_canonical_nodes_as_are_allowed_give_every_sample_once():
     spec = OrderSpec(8, shuffle=True, num_canonical_nodes=MAX_CANONICAL_NODES)
     order = EpochOrder(spec, Mixture((StreamSpec("a", np.full(4, 10)),)), 0)

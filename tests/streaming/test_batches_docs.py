@@ -110,6 +110,7 @@ def test_fields_of_several_sets_of_latents_end_in_their_names(folder):
         check({name: value for name, value in batch.items() if not name.endswith(other)}, suffix)
 
 
+@pytest.mark.medium
 def test_samples_have_the_fields_of_the_documents_last_column_and_collate_makes_that_batch(folder):
     found = set()
     for remote, more, fields in CASES.values():

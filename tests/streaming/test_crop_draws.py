@@ -45,6 +45,7 @@ def rows(folder, world_size=1, **options):
     return found
 
 
+@pytest.mark.medium
 def test_a_quiet_crop_is_drawn_again_until_it_is_loud_enough(folder):
     before, after = rows(folder), rows(folder, crop_min_dbfs=-20, crop_draws=1000)
     quiet = {key for key, (_, level) in before.items() if level < -20}

@@ -20,6 +20,7 @@ from tests.support.streaming.fault_server import fault_server
 from tests.support.tars import tar_of
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("cache_limit", ["50gb", "1kb"], ids=["whole shards", "ranges alone"])
 def test_latents_that_are_damaged_in_the_store_are_never_served(dataset_folder, tmp_path, monkeypatch, cache_limit):
     folder = tmp_path / "data"
@@ -48,6 +49,7 @@ def test_latents_that_are_damaged_in_the_store_are_never_served(dataset_folder, 
             assert len(arrived - {""}) >= 53 - 5
 
 
+@pytest.mark.medium
 def test_a_shard_that_is_cut_off_in_the_store_is_named_or_skipped(dataset_folder, tmp_path, monkeypatch):
     shutil.copytree(dataset_folder / "audio", tmp_path / "data/audio")
     shard = sorted(tmp_path.glob("data/audio/train*.tar"))[3]
@@ -62,6 +64,7 @@ def test_a_shard_that_is_cut_off_in_the_store_is_named_or_skipped(dataset_folder
         assert sum(bool(key) for batch in StreamingDataLoader(dataset) for key in batch["keys"]) == 53 - 5
 
 
+@pytest.mark.medium
 def test_validate_hash_finds_a_byte_that_flipped_in_the_cache(server, corpus, tmp_path):
     keep_all(make(f"{server.uri}/audio", tmp_path))
     shard = min(tmp_path.glob("*.tar"))
@@ -155,6 +158,7 @@ def test_a_flipped_bit_of_a_label_beside_the_audio_is_not_delivered(tmp_path, ho
         next(iter(StreamingDataLoader(StreamingDataset(remote=str(tmp_path), batch_size=1, **how))))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 def test_no_flipped_bit_of_a_local_flac_header_is_delivered(dataset_folder, tmp_path, how):
     """No checksum of FLAC covers its header. All that follows has checksums of its own, which the decoder compares."""
@@ -177,6 +181,7 @@ def test_no_flipped_bit_of_a_local_flac_header_is_delivered(dataset_folder, tmp_
     assert num_refused >= 20 + 3 + 36
 
 
+@pytest.mark.medium
 def test_a_damaged_cached_shard_is_fetched_again(server, corpus, tmp_path):
     keep_all(make(f"{server.uri}/audio", tmp_path))
     for number, path in enumerate(sorted(tmp_path.glob("*.tar"))):

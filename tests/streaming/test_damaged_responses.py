@@ -112,6 +112,7 @@ def test_what_is_damaged_each_time_is_an_error_that_does_not_advise_to_remove_it
     assert not {"remove", "delete", "build it again"} & set(str(raised.value).split())
 
 
+@pytest.mark.medium
 def test_a_damaged_sample_of_the_store_costs_no_other_sample(server, dataset_folder, corpus, tmp_path):
     storage = LocalStorage(dataset_folder / "audio")
     shard = min((dataset_folder / "audio").glob("train*.tar")).name
@@ -218,6 +219,7 @@ def plain_keys(server):
     return [key for batch in loader for key in batch["keys"]]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["json", "flac"])
 def test_webdataset_loader_delivers_no_flipped_bit_of_a_field(server, dataset_folder, corpus, name):
     shard = min((dataset_folder / "audio").glob("train*.tar")).name

@@ -45,6 +45,7 @@ def test_every_sample_arrives_once(dataset_folder, corpus):
     assert sorted(found) == sorted(clip.key for clip in corpus)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", MODES)
 def test_global_batches_survive_a_change_of_world_size(dataset_folder, mode):
     alone = global_batches(dataset_folder, 1, mode=mode)
@@ -76,6 +77,7 @@ def whole_run(dataset_folder):
     return functools.cache(lambda mode: advance([make(dataset_folder, mode=mode)], MOST_PARTS * MOST_BATCHES))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", MODES)
 def test_a_chain_of_stops_and_worlds_is_one_uninterrupted_run_across_epochs(dataset_folder, whole_run, mode):
     check_chain(dataset_folder, mode, [(2, 1), (3, 4), (1, 0), (4, 2)], whole_run(mode))

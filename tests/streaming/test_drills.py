@@ -82,6 +82,7 @@ def test_a_local_remote_is_never_copied_or_evicted(dataset_folder, corpus, tmp_p
     assert len(list((dataset_folder / "audio").glob("train*.tar"))) == 11
 
 
+@pytest.mark.medium
 def test_a_store_and_every_setting_of_the_cache_give_the_batches_of_the_local_copy(server, dataset_folder, tmp_path):
     expected = [batch["keys"] for batch in StreamingDataLoader(make(f"{dataset_folder}/audio"))]
     for number, more in enumerate([{}, {"predownload": 1}, {"cache_limit": "30kb"}, {"download_retry": 0}]):
@@ -140,6 +141,7 @@ def _lose_patience(dataset, seconds):
     access.shards.storage._client.clear()
 
 
+@pytest.mark.medium
 def test_a_server_that_stalls_at_the_start_is_an_error_too(server, tmp_path):
     server.fault = lambda request: Fault.STALL
     start = time.monotonic()
@@ -159,6 +161,7 @@ def test_a_shard_with_a_wrong_digest_never_enters_the_cache(server, tmp_path):
     assert len(list(tmp_path.glob("*.tar"))) == 1
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:.*cache_limit")  # batches under way may take all the room
 def test_compressed_shards_take_turns_in_a_cache_that_holds_few(tmp_path):
     write_dataset(tmp_path, {"train": clips(53)})

@@ -39,6 +39,7 @@ def without(batches):
     return [["" if key in GONE else key for key in batch] for batch in batches]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("ranks", [1, 3, 8])
 def test_excluded_samples_are_padding_and_the_others_stay_in_their_rows_after_a_resume(output, ranks):
     first = made(output)
@@ -52,6 +53,7 @@ def test_excluded_samples_are_padding_and_the_others_stay_in_their_rows_after_a_
         assert less.state_dict() == plain.state_dict()
 
 
+@pytest.mark.medium
 def test_single_samples_and_worker_processes_leave_them_out_too(output):
     expected = without(rows(made(output)))
     assert [sample["__key__"] for sample in made(output, exclude=GONE)] == list(chain.from_iterable(expected))

@@ -57,6 +57,7 @@ def test_other_kinds_of_repositories_are_read(hub, tmp_path, place):
     assert keys(f"{place}/data", local=str(tmp_path / "cache")) == TRAIN
 
 
+@pytest.mark.medium
 def test_a_resume_reads_the_commit_of_the_state_although_main_moved(hub, tmp_path):
     def loader(**more):
         dataset = StreamingDataset(remote=f"{SONGS}/data", shuffle=True, batch_size=2, local=str(tmp_path / "cache"))
@@ -116,6 +117,7 @@ def test_a_folder_without_tars_says_what_is_there(hub):
         StreamingDataset(remote=SONGS)
 
 
+@pytest.mark.medium
 def test_tars_of_the_hub_get_columns_in_a_local_folder_and_are_read_at_the_commit_that_was_indexed(hub, tmp_path):
     for number, commit in enumerate(COMMITS):
         write_tars(hub.folder / commit / "with_json", 3, 4, first=100 * number)

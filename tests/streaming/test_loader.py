@@ -34,6 +34,7 @@ def same(one, two):
         assert torch.equal(value, two[name]) if isinstance(value, torch.Tensor) else value == two[name], name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "more",
     [{}, {"latents": ["latents/crepe"]}, {"crop_frames": 200}, {"batching": LengthBuckets(2)}, {"output": "torch"}],
@@ -100,6 +101,7 @@ def test_batches_have_the_documented_shapes(dataset_folder, corpus):
         assert not first["audio"][row, :, clip.num_frames :].any()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_state_counts_what_was_delivered_not_what_was_made(dataset_folder, num_workers):
     expected = [batch["keys"] for batch in StreamingDataLoader(make(dataset_folder))]
@@ -194,6 +196,7 @@ def test_a_bad_sample_is_named_with_its_shard(tmp_path, num_workers):
         list(loader)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_skipped_samples_become_padding_and_are_counted(tmp_path, num_workers):
     key, _ = damaged_dataset(tmp_path)
@@ -230,6 +233,7 @@ def test_pinned_memory_without_an_accelerator_is_a_warning(dataset_folder):
     assert next(iter(loader))["keys"]
 
 
+@pytest.mark.medium
 def test_a_killed_worker_is_an_error_that_names_it(dataset_folder):
     before = set(multiprocessing.active_children())
     batches = iter(StreamingDataLoader(make(dataset_folder, transform=_slowly), num_workers=2))
@@ -287,6 +291,7 @@ def test_stats_show_whether_the_consumer_starves(dataset_folder):
     assert stats.samples_per_second > 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_stats_add_up_over_epochs(dataset_folder, num_workers):
     loader = StreamingDataLoader(make(dataset_folder, transform=_less_slowly), num_workers=num_workers)

@@ -170,6 +170,7 @@ def test_a_signed_url_is_read_by_the_plain_loader_and_its_signature_is_in_no_mes
 SIGNATURES = ("signature=a%2Bb&x=1", "signature=new&x=2")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("odd", READ, ids=" and ".join)
 def test_signed_urls_are_streamed_whatever_the_server_answers(web, tmp_path, odd):
     _, url = web("signed", *odd)

@@ -24,6 +24,7 @@ def test_a_store_is_read_and_cached(server, corpus, tmp_path):
     assert check(make(f"{server.uri}/audio", tmp_path), corpus).stats.cache_misses == 0
 
 
+@pytest.mark.medium
 def test_workers_hand_over_their_batches(dataset_folder, corpus):
     check(make(f"{dataset_folder}/audio"), corpus, num_workers=2, multiprocessing_context="fork")
 

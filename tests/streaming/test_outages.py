@@ -40,6 +40,7 @@ def survive(server, corpus, cache, seconds, after, **settings):
     return loader
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("after", [0, 12], ids=["while it is opened", "while it is read"])
 def test_a_time_without_answers_costs_a_run_that_time_and_two_lines_in_the_log(server, corpus, tmp_path, said, after):
     survive(server, corpus, tmp_path, 0.3, after)
@@ -58,12 +59,14 @@ def test_every_run_outlives_an_outage(server, corpus, tmp_path, seconds, setting
         survive(server, corpus, tmp_path / str(number), seconds, 3 + 7 * number, **settings)
 
 
+@pytest.mark.medium
 def test_webdataset_loader_outlives_an_outage(server, corpus):
     loader = webdataset_loader(f"{server.uri}/audio", split="train", batch_size=8)
     server.fail_for(0.3, after=5)
     assert sorted(key for batch in loader for key in batch["keys"]) == [clip.key for clip in corpus]
 
 
+@pytest.mark.medium
 def test_a_store_that_is_down_for_good_is_an_error_that_says_how_long_and_how_often(server, tmp_path, monkeypatch):
     patient(monkeypatch, 0.3)
     dataset = make(f"{server.uri}/audio", tmp_path)
@@ -89,6 +92,7 @@ def threads_of_ours():
     return {thread for thread in threading.enumerate() if thread.name.startswith("headrace-")}
 
 
+@pytest.mark.medium
 def test_a_loader_that_is_closed_in_an_outage_leaves_no_thread_that_waits(server, tmp_path):
     others = threads_of_ours()  # an earlier test's request may never be answered
     late = {path.name for path in sorted((server.folder / "audio").glob("train*.tar"))[8:]}
@@ -102,6 +106,7 @@ def test_a_loader_that_is_closed_in_an_outage_leaves_no_thread_that_waits(server
     wait_for(lambda: not threads_of_ours() - others, 30)  # they would wait for two minutes
 
 
+@pytest.mark.medium
 def test_a_store_that_asks_for_a_second_gets_it(server):
     audio = open_storage(f"{server.uri}/audio", Transfer())
     server.retry_after = "1"

@@ -39,6 +39,7 @@ def drawn(batches):
     return [pair for batch in batches for pair in zip(batch["keys"], batch["draw"].tolist(), strict=True)]
 
 
+@pytest.mark.medium
 def test_a_transform_with_a_generator_draws_the_same_whatever_makes_its_batches(dataset_folder):
     def dataset(**more):
         return make(dataset_folder, transform=_drawing_its_own, shuffle=True, **more)

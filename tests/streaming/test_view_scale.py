@@ -39,6 +39,7 @@ def batches(output, world_size, indexes):
     return [np.stack(rows, 1).reshape(-1).tolist() for rows in parts]
 
 
+@pytest.mark.medium
 def test_global_batches_are_the_same_on_1_3_and_8_ranks(output):
     size = dataset(output, 0, 1).size
     assert abs(size - 100_000) < 2_000

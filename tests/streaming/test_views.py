@@ -198,6 +198,7 @@ def test_tars_without_snapshots_have_no_views(output):
         dataset(output, remote=str(output / "audio/train_*.tar"))
 
 
+@pytest.mark.medium
 def test_audio_and_view_are_read_at_the_newest_snapshot_that_both_have(tmp_path):
     old = write_dataset(tmp_path, {"train": clips(9)}, latents=True)
     write_view(tmp_path, "some", lambda key: 1)
@@ -218,6 +219,7 @@ def test_audio_and_view_are_read_at_the_newest_snapshot_that_both_have(tmp_path)
         dataset(tmp_path, view=str(other / "views/some"))
 
 
+@pytest.mark.medium
 def test_a_state_opens_the_snapshot_of_the_view_that_it_was_saved_on(tmp_path):
     write_dataset(tmp_path, {"train": clips(30)})
     write_view(tmp_path, "some", lambda key: number(key) % 2, where="odd")

@@ -93,6 +93,7 @@ def test_a_view_takes_all_windows_of_each_copy(output):
     assert made[-1]["__key__"] == expected[-1][0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batching", ["fixed", LengthBuckets(3), FrameBudget(8000, 8, 64)])
 def test_global_batches_of_windows_are_the_same_on_every_world(output, batching):
     def on(world_size):
@@ -106,6 +107,7 @@ def test_global_batches_of_windows_are_the_same_on_every_world(output, batching)
     assert on(1) == on(2) == on(8)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_resumed_run_on_another_world_continues_exactly(output, num_workers):
     whole = names(StreamingDataLoader(dataset(output, shuffle=True, view="some")))

@@ -122,6 +122,7 @@ def test_hidden_folders_and_what_builds_write_are_skipped(tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in files([tmp_path])] == ["d.py", "docs/c.md"]
 
 
+@pytest.mark.medium
 def test_the_command_prints_findings_and_fails_where_there_are_any(tmp_path):
     phrase, instead = next(iter(parsed(PHRASES.read_text()).items()))
     bad, good, opened = tmp_path / "bad.md", tmp_path / "good.md", tmp_path / "opened.py"

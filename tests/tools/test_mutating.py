@@ -113,6 +113,7 @@ def test_the_outcome_of_a_mutant_is_that_of_its_process(tmp_path, source, limit,
     assert outcome_of(source, tmp_path, limit) is outcome
 
 
+@pytest.mark.medium
 def test_mutants_run_side_by_side(tmp_path):
     runs = Runs(FakeTests(), tmp_path, 60)
     for source in ("survives", "is killed", "survives"):

@@ -10,6 +10,7 @@ from tests.support.builds import twenty_clips
 from tests.support.column_sets import described
 
 
+@pytest.mark.medium
 def test_a_users_column_keeps_its_name_in_an_export(tmp_path):
     project = described(twenty_clips(tmp_path), split=[1.5] * 20, key=["k"] * 20, tags=[["a"], None] * 10)
     project.asked = {}

@@ -49,6 +49,7 @@ def found_parts(run, what, output):
 EVERYWHERE = {"audio", "latents/crepe", "columns/metadata", "columns/captions", "views/some"}
 
 
+@pytest.mark.medium
 def test_find_lists_every_part_that_holds_a_sample_by_key_and_by_path(run, made):
     folder, (first, second, *_) = made
     assert found_parts(run, first, folder) == ([first], EVERYWHERE)
@@ -142,6 +143,7 @@ def test_after_a_takedown_no_file_of_the_output_holds_the_sample(run, project):
     assert snapshot_numbers(project.shards) == [2]
 
 
+@pytest.mark.medium
 def test_gc_without_now_keeps_young_files(run, project):
     output = project.folder / "output"
     key, content = pcm_of(project, "clip03")
@@ -175,6 +177,7 @@ SIGNS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("sign", "words"), SIGNS.values(), ids=SIGNS)
 def test_gc_now_removes_nothing_while_there_is_a_sign_of_a_build(run, project, sign, words):
     output = project.folder / "output"
@@ -191,6 +194,7 @@ def test_gc_now_removes_nothing_while_there_is_a_sign_of_a_build(run, project, s
     assert snapshot_numbers(project.shards) == [2]
 
 
+@pytest.mark.medium
 def test_gc_now_removes_nothing_while_another_gc_is_deleting(run, project):
     with condemned(project.shards, ["x.tar"]):
         code, _, err = run("gc", project.folder / "output", "--now")

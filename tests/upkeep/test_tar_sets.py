@@ -263,6 +263,7 @@ def test_a_lost_index_is_written_again(damage, tmp_path):
     assert len(keys(str(tars), columns=["metadata"])) == 12
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", ["index", "index columns", "index columns into"])
 def test_an_indexed_tar_has_no_faults_and_keeps_its_columns_when_it_is_indexed_otherwise(command, tmp_path):
     tars, into = write_tars(tmp_path / "tars"), tmp_path / "into"

@@ -42,6 +42,7 @@ def num_bytes(requests):
     )
 
 
+@pytest.mark.medium
 def test_headers_and_json_are_read_by_ranges_and_nothing_is_written(server, folder, tmp_path):
     before = sorted(folder.iterdir())
     index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path))
@@ -71,6 +72,7 @@ def test_many_tars_of_a_store_are_read_at_a_time_and_as_many_local_ones_as_there
     assert asked == [64, num_cores(), 1]
 
 
+@pytest.mark.medium
 def test_tars_without_chosen_samples_are_never_asked_for(server, tmp_path):
     index_tars(f"{server.uri}/tars", num_threads=2, columns=True, into=str(tmp_path / "into"))
     server.requests.clear()

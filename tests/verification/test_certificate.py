@@ -30,6 +30,7 @@ def result(capsys):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.medium
 def test_sound_latents_are_within_the_bounds(data, capsys):
     assert data.verify("--json") == 0
     found = result(capsys)
@@ -41,6 +42,7 @@ def test_sound_latents_are_within_the_bounds(data, capsys):
     assert mel["outputs"]["encoder_hidden"]["equal_codes"] is None
 
 
+@pytest.mark.medium
 def test_a_changed_value_is_named_although_its_checksums_are_right(data, capsys):
     def change(latents):
         return {key: values + (key == "s2k1") * torch.eye(*values.shape) for key, values in latents.items()}
@@ -55,6 +57,7 @@ def test_a_changed_value_is_named_although_its_checksums_are_right(data, capsys)
     assert f"made by cpu, torch {torch.__version__}" in fault["what"]
 
 
+@pytest.mark.medium
 def test_a_folder_of_latents_is_encoded_again_with_the_audio_beside_it(data, capsys):
     assert data.verify("--json", path=data.root / "latents/mel") == 0
     assert result(capsys)["sets"]["mel"]["num_samples"] == 12

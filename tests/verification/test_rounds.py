@@ -86,6 +86,7 @@ def test_the_marks_say_when_each_shard_was_verified(output):
     assert len(marks.verified) <= 3
 
 
+@pytest.mark.medium
 def test_the_command_verifies_the_next_part_and_says_what_is_covered(output, capsys):
     assert main(["verify", str(output)]) == 0
     assert not (output / "audio" / MARKS_FILE).exists()

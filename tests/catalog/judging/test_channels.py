@@ -53,6 +53,7 @@ def test_cells_are_numbers_lists_and_letters(cell, expected):
     assert channel_text(cell) == expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("table", "text"),
     [
@@ -77,6 +78,7 @@ def test_two_rows_of_one_span_and_different_channels_are_two_samples(corpus, tab
         assert "-c" not in span_recording(key)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("codec", "name", "audio"),
     [
@@ -210,6 +212,7 @@ def _doors(corpus, cells):
     ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("door", range(5), ids=["jsonl", "json", "several jsonl", "csv beside jsonl", "nemo"])
 def test_forms_of_channels_may_be_mixed_in_a_column(corpus, form, door):

@@ -1,6 +1,7 @@
 """Rows with named audio fields: what their files must have in common."""
 
 import polars as pl
+import pytest
 
 from headrace.catalog.compared.changes import compare_catalogs
 from headrace.catalog.rows.field_files import files_of
@@ -32,6 +33,7 @@ def test_fields_name_a_file_each_and_end_with_the_shortest():
     assert (changes.changed, changes.described) == (("v.wav",), ("m.wav",))
 
 
+@pytest.mark.medium
 def test_rows_wait_for_files_that_are_still_written():
     source = source_of({"m.wav": 100, "v.wav": 100})
     source.put("young.wav", b"x" * 100, mtime_ns=NOW_NS)
@@ -44,6 +46,7 @@ def test_rows_wait_for_files_that_are_still_written():
     assert [code for _, code, _ in rejects(later)] == ["metadata_without_file"]
 
 
+@pytest.mark.medium
 def test_rows_with_a_field_that_cannot_be_used_are_rejected():
     source = source_of({"m.wav": 100, "n.wav": 100, "short.wav": 50}, bad=["bad.wav"])
     others = ["n.wav", "short.wav", "bad.wav", "gone.wav", None]

@@ -30,6 +30,7 @@ def catalog():
     return scan(source, None, CatalogSettings(0), metadata, fake_runtime()).catalog
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("batch_rows", [1, 2, 100])
 def test_a_stored_catalog_is_checked_in_batches(catalog, monkeypatch, batch_rows):
     monkeypatch.setattr("headrace.catalog.judging.validation._BATCH_ROWS", batch_rows)

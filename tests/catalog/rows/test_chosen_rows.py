@@ -61,6 +61,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("table_bytes", [1 << 20, 300])
 def test_a_scan_with_a_condition_is_one_without_the_rows_and_the_files_of_these(kind, table_bytes):

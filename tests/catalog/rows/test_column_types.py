@@ -4,6 +4,7 @@ import datetime as dt
 import math
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ TABLE = pl.DataFrame(
 )
 
 
+@pytest.mark.medium
 @given(st.lists(st.none() | st.integers(0, TABLE.height - 1), max_size=8))
 def test_values_of_rows_are_those_of_the_json_and_null_where_there_is_no_row(rows):
     for column, spec in zip(typed_columns(TABLE, rows), specs_of_table(TABLE), strict=True):

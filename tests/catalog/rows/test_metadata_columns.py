@@ -25,6 +25,7 @@ names = st.lists(st.sampled_from(["metadata_", ""]), max_size=3).flatmap(
 )
 
 
+@pytest.mark.medium
 @given(st.lists(names, unique=True))
 def test_stored_names_are_unique_and_map_back_to_the_users_names(users):
     stored = stored_names(users)

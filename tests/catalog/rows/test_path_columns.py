@@ -44,6 +44,7 @@ def test_rows_have_the_columns_of_their_recording(corpus):
     assert scan.num_other_paths == 1
 
 
+@pytest.mark.medium
 def test_another_template_rewrites_samples_but_not_with_minimal_json(corpus):
     assert len(corpus.build(path_columns="{a}/{_}/{_}.wav")) == 1
     assert len(corpus.build(path_columns="{b}/{_}/{_}.wav")) == 1

@@ -27,6 +27,7 @@ def rows(tmp_path):
     return existing_catalog(project.output).recordings()
 
 
+@pytest.mark.medium
 def test_a_group_never_crosses_partitions(rows):
     divided = with_partitions(rows, LAYOUT, "artist")
     artists = [recording.metadata["artist"] for recording in recordings_of(divided)]
@@ -37,17 +38,20 @@ def test_a_group_never_crosses_partitions(rows):
     assert len({partition for found in places.values() for partition in found}) > 1
 
 
+@pytest.mark.medium
 def test_the_error_about_a_group_column_of_lists_names_it(rows):
     with pytest.raises(ConfigError, match="group_by: the metadata column 'chords' holds lists"):
         with_partitions(rows, LAYOUT, "chords")
 
 
+@pytest.mark.medium
 def test_a_recording_without_a_group_is_its_own_group(rows):
     by_artist = dict(with_partitions(rows, LAYOUT, "artist").select("path", PARTITION).iter_rows())
     by_path = dict(with_partitions(rows, LAYOUT, None).select("path", PARTITION).iter_rows())
     assert all(by_artist[f"clip{number:02d}.wav"] == by_path[f"clip{number:02d}.wav"] for number in (9, 19, 29))
 
 
+@pytest.mark.medium
 def test_the_error_about_an_unknown_group_column_names_the_existing_columns(rows):
     with pytest.raises(ConfigError, match=r"no column 'singer'; its columns are 'artist', 'chords'"):
         with_partitions(rows, LAYOUT, "singer")
@@ -70,6 +74,7 @@ def test_the_fingerprint_of_a_partition_depends_only_on_its_own_recordings(rows)
     assert len(set(empty.values())) == 1
 
 
+@pytest.mark.medium
 def test_the_fingerprint_of_a_partition_does_not_depend_on_the_order_of_recordings(rows):
     divided = with_partitions(rows, LAYOUT, None)
     for partition, fingerprint in fingerprints(divided, LAYOUT).items():

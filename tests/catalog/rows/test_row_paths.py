@@ -11,6 +11,7 @@ def corpus(tmp_path):
     return YamlCorpus(tmp_path)
 
 
+@pytest.mark.medium
 def test_librispeech_is_read_as_it_comes(corpus):
     for chapter in ("84/121123", "84/121550"):
         speaker, number = chapter.split("/")

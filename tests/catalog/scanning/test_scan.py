@@ -185,6 +185,7 @@ def test_rejected_files_are_not_opened_again_until_they_or_the_reading_library_c
     assert paths(look(source, second.catalog)) == ["a.wav", "b/c.wav", "b/d.wav", "bad.wav"]
 
 
+@pytest.mark.medium
 def test_lossy_files_are_counted_again_with_another_reading_library(source):
     def lossy(file, *, num_bytes):
         found = fake_probe(file, num_bytes=num_bytes)
@@ -199,6 +200,7 @@ def test_lossy_files_are_counted_again_with_another_reading_library(source):
     assert source.opened == ["a.mp3"]
 
 
+@pytest.mark.medium
 def test_a_file_without_read_permission_is_tried_at_every_scan(source):
     def forbidden():
         raise PermissionError(13, "Permission denied")
@@ -211,6 +213,7 @@ def test_a_file_without_read_permission_is_tried_at_every_scan(source):
     assert paths(look(source, first.catalog)) == ["a.wav", "b/c.wav", "b/d.wav"]
 
 
+@pytest.mark.medium
 def test_another_min_seconds_opens_no_file(source):
     source.put("short.wav", b"12345")
     first = look(source, asked=CatalogSettings(0, min_seconds=1.0))
@@ -348,6 +351,7 @@ def with_faults(result, faults):
     return replace(result.catalog, rejected=with_decode_rejects(result.rejected, found))
 
 
+@pytest.mark.medium
 def test_decode_errors_are_rejects_until_the_bytes_change(source):
     first = look(source)
     faults = pl.DataFrame({"path": ["a.wav", "b/c.wav"], "code": ["truncated"] * 2, "reason": ["ends early"] * 2})

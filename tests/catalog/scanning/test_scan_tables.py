@@ -3,6 +3,7 @@
 from contextlib import closing
 
 import polars as pl
+import pytest
 
 from headrace.catalog.judging.acceptance import CatalogSettings
 from headrace.catalog.rows.schemas import FACT_SCHEMA, LISTING_SCHEMA, STAMP_SCHEMA
@@ -42,6 +43,7 @@ def test_every_file_is_in_one_part():
         assert sorted(path for paths in tables.all_paths() for path in paths) == PATHS
 
 
+@pytest.mark.medium
 def test_files_are_opened_in_the_order_of_the_listing():
     """Not in that of their hashes, by which tables are divided: files of one container follow each other."""
     paths = [f"{number:03d}.wav" for number in range(300)]

@@ -81,6 +81,7 @@ def test_there_is_no_header_before_the_first_scan(source, output, project):
     assert read_current_header(output, project.config()) is None
 
 
+@pytest.mark.medium
 def test_a_header_with_a_missing_or_cut_part_is_ignored(source, output, project):
     header = update(source, output, project)[1]
     for part in header.parts():
@@ -114,6 +115,7 @@ def test_other_settings_do_not_matter(source, output, project):
     assert read_current_header(output, project.config()) is not None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "damage",
     [
@@ -162,6 +164,7 @@ def test_equal_headers_give_equal_bytes(source, output, project):
     assert CatalogHeader.from_bytes(blob, HEADER_PATH).to_bytes() == blob
 
 
+@pytest.mark.medium
 def test_the_digest_changes_with_a_recording_and_not_with_its_time(source, output, project):
     digests = [update(source, output, project)[1].digest]
     source.put("3.wav", source.files["3.wav"].content, 5)

@@ -100,6 +100,7 @@ def test_a_catalog_without_recordings_may_be_replaced_from_anywhere(tmp_path, ou
     scan(recordings(tmp_path / "first", 1), output)
 
 
+@pytest.mark.medium
 def test_garbage_of_another_data_set_is_not_collected(tmp_path, output):
     scan(recordings(tmp_path / "first", 1), output)
     before = sorted(entry.path for entry in output.list(""))

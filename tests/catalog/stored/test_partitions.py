@@ -25,6 +25,7 @@ def test_a_column_that_cannot_group_is_an_error(name, message):
         own_groups(ROWS, name)
 
 
+@pytest.mark.medium
 @given(st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("123456")), max_size=15), st.randoms())
 def test_merged_groups_are_the_connected_ones_in_any_order(members, random):
     expected = {group: {group} for group, _ in members}

@@ -13,6 +13,7 @@ from headrace.catalog.tables.buckets import ALL, NUM_BUCKETS, Buckets, PartTable
 from headrace.errors import StorageError
 
 
+@pytest.mark.medium
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=6), st.sampled_from([1, 60, None]))
 def test_buckets_keep_every_row_once_and_rows_of_a_path_in_order(batches, most_bytes):

@@ -59,6 +59,7 @@ def test_no_two_names_become_one_nor_one_that_is_taken(taken):
     assert all(own_columns({name: 1}, taken).keys() <= found.keys() for name in names)  # the same in each row
 
 
+@pytest.mark.medium
 def test_metadata_adds_columns_by_key_and_its_unknown_keys_are_rejected(kaldi):
     (kaldi / "more.csv").write_text("id,snr\nb,7\nc,8\n")
     found = build(kaldi, {"kind": "kaldi", "uri": "data", "metadata": "more.csv"})
@@ -137,6 +138,7 @@ def test_a_value_that_does_not_fit_its_type_names_its_row():
         open_rows(iter([PLACED]), source)
 
 
+@pytest.mark.medium
 def test_types_of_rows_and_of_their_metadata_are_in_one_section(kaldi):
     (kaldi / "more.csv").write_text("id,snr\na,7\nb,8\n")
     types = {"snr": "text", "text": "json"}
@@ -147,6 +149,7 @@ def test_types_of_rows_and_of_their_metadata_are_in_one_section(kaldi):
     assert {key: sample["metadata"]["snr"] for key, sample in found.samples.items()} == {"a": "7", "b": "8"}
 
 
+@pytest.mark.medium
 def test_a_reject_names_the_row_by_line_and_file_or_by_path_and_key(tmp_path):
     write_sound(tmp_path / "a.wav", 1)
     for name, good in (("m1", 0.01), ("m2", 0.02)):

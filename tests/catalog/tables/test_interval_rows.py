@@ -46,6 +46,7 @@ def spans(samples):
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("of", [table, sidecars])
 def test_each_interval_is_a_sample_with_its_names_as_columns(corpus, of):
     asked = of(corpus)
@@ -57,6 +58,7 @@ def test_each_interval_is_a_sample_with_its_names_as_columns(corpus, of):
         assert {about["speaker"] for about in found.values()} == {"speaker of a", "speaker of b"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("of", [table, sidecars])
 def test_a_changed_interval_is_one_changed_row(corpus, of):
     asked = of(corpus)
@@ -78,6 +80,7 @@ def test_rows_of_sidecars_keep_their_content_once(corpus):
     assert sorted(found.drop_nulls()["path"]) == ["a.wav", "b.wav"]
 
 
+@pytest.mark.medium
 def test_a_recording_without_intervals_and_one_with_an_invalid_sidecar_are_rejected(corpus):
     asked = sidecars(corpus)
     corpus.put("c.wav", "d.wav", "e.wav")
@@ -138,6 +141,7 @@ def test_a_recording_without_intervals_is_said_to_have_none_in_its_sidecars(corp
     assert corpus.rejects(**asked)["c.wav"] == "no sidecar of it has an interval in column 'turns' (source.rows)"
 
 
+@pytest.mark.medium
 def test_reasons_name_the_line_of_the_table(corpus):
     table(corpus)
     corpus.write("u.jsonl", '\n{"path": "c.wav", "turns": [{"start": 0, "end": 1, "text": "x"}]}')

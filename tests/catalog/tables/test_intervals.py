@@ -112,6 +112,7 @@ def built(corpus, **asked):
     return {sample["__key__"].partition("-")[0]: sample["metadata"] for sample in dataset}, kinds
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("content", ["embed", "minimal"])
 def test_loaders_deliver_them_as_lists(corpus, content):
     corpus.write("t.jsonl", '{"path": "a.wav", "words": [{"end": 0.5, "start": 0, "word": "ja"}]}')
@@ -121,6 +122,7 @@ def test_loaders_deliver_them_as_lists(corpus, content):
     assert found["b"]["words"] is None
 
 
+@pytest.mark.medium
 def test_sidecars_may_have_them_and_a_wrong_one_is_one_reject(corpus):
     corpus.put("c.wav")
     for name, end in (("a", 1), ("b", -1)):
@@ -141,6 +143,7 @@ def test_declared_types_of_sidecars_and_of_a_table_are_in_one_place(corpus):
         corpus.config(table=TYPES)
 
 
+@pytest.mark.medium
 def test_a_change_of_the_declared_type_is_noticed(corpus):
     corpus.write("t.jsonl", '{"path": "a.wav", "words": [{"end": 0.5, "start": 0}]}')
     for types, kind in (({}, "json"), (TYPES["types"], "intervals"), ({"words": "json"}, "json")):

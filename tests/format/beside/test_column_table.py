@@ -49,6 +49,7 @@ def expected(kind, value):
     return None if is_lost else value
 
 
+@pytest.mark.medium
 @given(columns())
 def test_values_of_every_kind_are_read_back(found):
     rows, given_columns = found

@@ -40,6 +40,7 @@ def sample_entries(draw):
 ENTRIES = st.lists(sample_entries(), max_size=6, unique_by=lambda entry: entry.key)
 
 
+@pytest.mark.medium
 @given(ENTRIES, st.dictionaries(st.text(max_size=5), st.text(max_size=9), max_size=3))
 def test_an_index_survives_a_round_trip(entries, notes):
     index = indexed(entries, sha256="ab", input_digest="cd", outputs=HIDDEN, notes=notes)
@@ -59,6 +60,7 @@ def test_an_index_survives_a_round_trip(entries, notes):
         assert {name: value for name, value in checksums.items() if value != -1} == entry.crc32
 
 
+@pytest.mark.medium
 @given(ENTRIES)
 def test_the_values_of_a_sample_equal_those_of_the_columns(entries):
     index = indexed(entries, outputs=HIDDEN)

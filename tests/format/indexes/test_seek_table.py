@@ -11,6 +11,7 @@ PLACES = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=4).map(lambda fo
 POINTS = st.builds(StoredPoints, st.integers(1, 4), st.integers(-3000, 0), st.integers(1, 1 << 16), PLACES)
 
 
+@pytest.mark.medium
 @given(st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(st.none() | POINTS, min_size=n, max_size=n), min_size=1)))
 def test_points_come_back(rows):
     table = SeekTable.of(rows)

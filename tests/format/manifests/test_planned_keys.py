@@ -32,6 +32,7 @@ def test_manifests_hold_no_keys(project):
             assert all(f"{key} ".encode() in project.shards.read(path) for key in keys)
 
 
+@pytest.mark.medium
 def test_without_the_file_samples_keep_their_places_by_the_indexes(project):
     build = project.build()
     for path, _ in files(project, build):
@@ -43,6 +44,7 @@ def test_without_the_file_samples_keep_their_places_by_the_indexes(project):
         assert all(places.get(key, name.rpartition("-")[0]) == name.rpartition("-")[0] for key in keys)
 
 
+@pytest.mark.medium
 def test_a_lost_shard_and_its_keys_are_made_again(project):
     build = project.build()
     before = project.files()
@@ -53,6 +55,7 @@ def test_a_lost_shard_and_its_keys_are_made_again(project):
     assert project.files() == before
 
 
+@pytest.mark.medium
 def test_a_damaged_file_is_an_error_that_names_it(project):
     build = project.build()
     path, numbered = files(project, build)[0]

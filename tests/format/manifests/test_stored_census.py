@@ -28,6 +28,7 @@ def check(storage):
     return found
 
 
+@pytest.mark.medium
 def test_a_rebuild_counts_new_and_reused_shards(tmp_path):
     project = Project(tmp_path)
     for number in range(12):
@@ -50,6 +51,7 @@ def test_a_partition_without_samples_has_empty_counts(tmp_path):
     assert 0 in check(project.shards).values()
 
 
+@pytest.mark.medium
 def test_latents_are_counted_in_their_own_frames(tmp_path):
     project = Project(tmp_path / "source")
     for number in range(6):
@@ -64,6 +66,7 @@ def test_latents_are_counted_in_their_own_frames(tmp_path):
     assert 0 < found.manifest.lengths.rate_hz < 8000
 
 
+@pytest.mark.medium
 def test_rates_that_differ_are_not_named(tmp_path):
     project = Project(tmp_path)
     for number, rate in enumerate([8000, 16000] * 6):

@@ -152,6 +152,7 @@ def test_a_commit_beside_a_damaged_part_makes_it_from_the_manifests(committed, h
     check_as_from_scratch(committed)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("harm", ["delete", "flip"])
 def test_a_lost_or_damaged_part_in_which_nothing_changed_is_made_again(committed, harm):
     part = read_snapshot(committed).snapshot.parts[-1]

@@ -17,6 +17,7 @@ PLACES = st.lists(
 )
 
 
+@pytest.mark.medium
 @given(PLACES, st.randoms(use_true_random=False))
 def test_a_table_contains_every_shard_sorted_by_split(places, random):
     entries = [entry(*place, num_samples=1 + place[2] % 7) for place in places]

@@ -155,6 +155,7 @@ def test_a_damaged_table_is_an_error(storage):
         read_table(storage, numbered.snapshot)
 
 
+@pytest.mark.medium
 def test_a_missing_or_damaged_table_is_written_again_by_the_next_commit_of_its_state(storage):
     first, _ = commit_snapshot(storage, STATE, "c", {})
     path = first.snapshot.parts[1].path

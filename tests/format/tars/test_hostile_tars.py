@@ -53,6 +53,7 @@ def test_padding_and_garbage_after_the_end_are_ignored(tmp_path):
         assert len(list(webdataset_loader(str(tmp_path / "a.tar")))) == 1
 
 
+@pytest.mark.medium
 def test_a_pth_that_unpacks_to_more_than_its_size_is_an_error(tmp_path):
     path = tmp_path / "a.tar"
     path.write_bytes(tars(tmp_path)["latents that inflate to 64 mebibytes"](random.Random(0)))

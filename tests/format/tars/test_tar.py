@@ -36,6 +36,7 @@ def written(members):
     return file, spans, digest
 
 
+@pytest.mark.medium
 @given(st.lists(st.tuples(NAMES, PAYLOADS), max_size=8))
 def test_a_written_tar_is_read_by_us_and_by_tarfile(members):
     file, spans, digest = written(members)

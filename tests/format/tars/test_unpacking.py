@@ -41,6 +41,7 @@ def in_blocks(blob, num_bytes=20_000):
     return [blob[i : i + num_bytes] for i in range(0, len(blob), num_bytes)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_bytes", [3, 4096, 1 << 30])
 @pytest.mark.parametrize(("name", "pack"), [("a.tar.gz", gz), ("a.tgz", gz), ("a.tar.zst", zst), ("a.tar.zst", pzstd)])
 def test_members_end_to_end_are_one_file(name, pack, num_bytes):
@@ -49,6 +50,7 @@ def test_members_end_to_end_are_one_file(name, pack, num_bytes):
     assert unpacked(name, pack(BLOB[:7], b"", BLOB[7:]), num_bytes) == BLOB
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_bytes", [3, 1 << 30])
 @pytest.mark.parametrize("behind", [bytes(1000), b"words", bytes(512) + b"x"])
 @pytest.mark.parametrize(("name", "pack"), [("a.tar.gz", gz), ("a.tar.zst", zst)])

@@ -66,6 +66,7 @@ def test_some_rejected_files_are_shown_and_do_not_fail_the_build(built, capsys):
     assert "2 rejected" in shown
 
 
+@pytest.mark.medium
 def test_a_source_in_which_every_file_is_rejected_fails_the_build_with_reasons(project, capsys):
     for path in project.recordings.iterdir():
         path.write_bytes(b"")
@@ -83,6 +84,7 @@ def test_an_empty_source_fails_the_build_with_a_reason(project, capsys):
     assert "the folder has no files" in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_a_missing_source_folder_fails_the_build_without_a_traceback(project, capsys):
     shutil.rmtree(project.recordings)
     assert run(project) != 0

@@ -93,12 +93,14 @@ def test_a_result_is_recorded_for_every_partition_with_one_version():
     assert ran.planned() > 0
 
 
+@pytest.mark.medium
 def test_a_second_result_is_an_error():
     ran = Ran(lambda context: [shared() for _ in context.partition_keys])
     assert 'returned an output "result" multiple times' in ran.message()
     assert ran.versions() == SHARED
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["logged", "yielded"])
 def test_of_events_before_the_result_that_of_the_framework_wins(how):
     def make(context):
@@ -114,6 +116,7 @@ def test_of_events_before_the_result_that_of_the_framework_wins(how):
     assert ran.versions() == SHARED
 
 
+@pytest.mark.medium
 def test_of_events_after_the_result_ours_win_but_partitions_count_as_made_before_they_are():
     def make(context):
         yield shared()
@@ -150,6 +153,7 @@ def test_a_result_of_a_check_has_no_partition():
     assert ran.checked() == {"None": CheckResult.PASSED, **dict.fromkeys(OWN, CheckResult.UNKNOWN)}
 
 
+@pytest.mark.medium
 def test_evaluations_of_a_check_fill_what_was_planned_and_need_an_output():
     ran = Ran(
         lambda _: [shared()],
@@ -161,6 +165,7 @@ def test_evaluations_of_a_check_fill_what_was_planned_and_need_an_output():
     assert "did not return an output for non-optional output" in ran.message()
 
 
+@pytest.mark.medium
 def test_after_a_failure_the_finished_partitions_stay_materialized_and_checked():
     def make(_):
         for partition in ("p1", "p3"):

@@ -3,6 +3,7 @@
 # ruff: noqa: TID251
 
 import dagster as dg
+import pytest
 from dagster._core.storage.event_log.schema import AssetCheckExecutionsTable as Checks
 
 from headrace_dagster.resources.dagster_internals.event_log import CheckResult, check_results
@@ -18,6 +19,7 @@ def rows(instance):
         return [tuple(row) for row in connection.execute(Checks.select().with_only_columns(Checks.c.run_id))]
 
 
+@pytest.mark.medium
 def test_results_that_a_later_run_replaced_go_with_their_run():
     instance = memory_instance()
 

@@ -91,6 +91,7 @@ def of_a_piece(content):
     return packed[:3] + b"\x08" + packed[4:10] + name + packed[10:]
 
 
+@pytest.mark.medium
 def test_what_is_packed_a_thousandfold_takes_little_memory(file, monkeypatch):
     monkeypatch.setattr(gzip_points, "_PIECE_BYTES", 64 << 10)
     file.write_bytes(gzip.compress(bytes(50_000_000)))

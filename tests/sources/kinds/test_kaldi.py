@@ -201,6 +201,7 @@ def test_a_path_with_spaces_is_one_file(tmp_path):
     assert codes_of(tmp_path) == {"my sound.wav": None}
 
 
+@pytest.mark.medium
 def test_segments_are_spans_and_an_end_of_minus_one_is_that_of_the_recording(tmp_path):
     write_sound(tmp_path / "data/long.wav", 1, frames=8000)
     write_table(tmp_path / "data", "wav.scp", "rec long.wav")
@@ -336,6 +337,7 @@ def test_a_channel_of_a_command_is_the_sample(tmp_path):
         assert found.samples[name]["metadata"]["headrace"]["channels"] == [column]
 
 
+@pytest.mark.medium
 def test_a_data_directory_without_channels_gives_whole_recordings(tmp_path):
     write_sound(tmp_path / "data/a.wav", 1, channels=2)
     write_table(tmp_path / "data", "wav.scp", "a a.wav")

@@ -282,6 +282,7 @@ def test_channels_are_given_where_the_recording_has_others(tmp_path):
     assert {key: sample["audio"].shape[0] for key, sample in found.samples.items()} == {"one": 1, "all": 2}
 
 
+@pytest.mark.medium
 def test_a_supervision_of_an_unknown_recording_is_a_rejected_row(tmp_path):
     write_sound(tmp_path / "a.wav", 1)
     write_manifest(tmp_path / "recordings.jsonl", [recording("r", "a.wav")])

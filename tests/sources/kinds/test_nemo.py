@@ -146,6 +146,7 @@ def test_offsets_are_spans_and_columns_keep_their_names(tmp_path):
     assert own == {"audio_file": "long.wav", "text": "a", "lang": "en", "own_path": "mine"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mark", [True, 1, 1.0, "true"])
 def test_rows_with_skipme_are_left_out_and_counted_and_their_files_are_no_rejects(tmp_path, mark):
     for name in ("a", "b", "c"):
@@ -162,6 +163,7 @@ def test_rows_with_skipme_are_left_out_and_counted_and_their_files_are_no_reject
     assert not found.rejects
 
 
+@pytest.mark.medium
 def test_members_of_which_all_rows_are_skipped_are_left_out_and_others_without_rows_are_rejected(tmp_path):
     members = {
         name: write_sound(tmp_path / name, seed).read_bytes() for seed, name in enumerate(("a.wav", "b.wav", "c.wav"))
@@ -178,6 +180,7 @@ def test_members_of_which_all_rows_are_skipped_are_left_out_and_others_without_r
     assert sorted(sample["audio"].shape[-1] for sample in found.samples.values()) == [160, 160]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "uri",
     [

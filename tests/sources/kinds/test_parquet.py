@@ -151,6 +151,7 @@ SCHEMAS = {
 }
 
 
+@pytest.mark.medium
 @given(paths=PATHS, form=st.sampled_from(list(SCHEMAS)), is_null=st.booleans(), rows=st.integers(1, 5))
 def test_names_without_the_audio_are_those_of_the_listing(tmp_path_factory, paths, form, is_null, rows):
     file = str(tmp_path_factory.getbasetemp() / "names.parquet")

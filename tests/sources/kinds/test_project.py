@@ -42,6 +42,7 @@ def test_a_data_directory_is_built_and_a_changed_text_is_built_again(project, ca
     assert "nothing changed" not in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_a_data_directory_that_is_gone_is_an_error_that_names_it(project, capsys):
     (project.folder / "data/wav.scp").unlink()
     assert run(project) == 1

@@ -91,6 +91,7 @@ def the_sample(built):
     return sample
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [["start"], ["end"], ["duration"], ["offset"], ["channel"], sorted(OWN)], ids=str)
 def test_names_of_a_span_in_the_rows_of_a_kind_cut_nothing(tmp_path, kind, names):
@@ -103,6 +104,7 @@ def test_names_of_a_span_in_the_rows_of_a_kind_cut_nothing(tmp_path, kind, names
         assert {name: sample["metadata"][name] for name in names} == told
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_names_of_a_span_in_a_joined_table_cut_nothing(tmp_path, kind, name):
@@ -130,6 +132,7 @@ def test_a_span_that_the_yaml_names_cuts(tmp_path, kind):
     assert sample["audio"].shape[1] == round(0.015 * RATE_HZ)
 
 
+@pytest.mark.medium
 def test_another_end_takes_the_place_of_that_of_the_kind(tmp_path):
     write_sound(tmp_path / "a.wav", 1)
     row = {"audio_filepath": "a.wav", "duration": 0.03, "until": 0.02}
@@ -138,6 +141,7 @@ def test_another_end_takes_the_place_of_that_of_the_kind(tmp_path):
     assert the_sample(build(tmp_path, source))["audio"].shape[1] == round(0.02 * RATE_HZ)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["parquet", "webdataset"])
 def test_rows_of_intervals_are_cut_at_their_own_times(tmp_path, kind):
     turns = [{"start": 0.0, "end": 0.02}, {"start": 0.02, "end": 0.05}]

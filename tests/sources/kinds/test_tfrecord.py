@@ -178,6 +178,7 @@ def test_damage_of_a_packed_file_is_a_reject_and_what_is_before_it_is_read(harm,
     assert read(tmp_path / "a.tfrecord.gz") == {f"a.tfrecord.gz/{n}": wav for n, wav in enumerate(wavs[: len(good)])}
 
 
+@pytest.mark.medium
 def test_few_records_before_many_zeros_take_little_memory(tmp_path):
     wav = write_sound(tmp_path / "a.wav", 1).read_bytes()
     content = 3 * record(example({"audio": [wav]})) + b"x" * 20 + bytes(40_000_000)
@@ -190,6 +191,7 @@ def test_few_records_before_many_zeros_take_little_memory(tmp_path):
         tracemalloc.stop()
 
 
+@pytest.mark.medium
 def test_the_rows_of_many_files_hold_the_index_of_one(tmp_path, monkeypatch):
     monkeypatch.setattr(tfrecord, "_contents", Kept(lambda _: 1, 1))
     for number in range(4):

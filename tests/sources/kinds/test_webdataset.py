@@ -148,6 +148,7 @@ def test_the_keys_of_the_json_are_columns_and_txt_is_text(tmp_path):
     assert sample["metadata"] == {"id": "a/x", "speaker": "ann", "tags": ["a"], "text": "said", **own}
 
 
+@pytest.mark.medium
 def test_names_that_the_kind_gives_are_kept_beside_its_own(tmp_path):
     wav = write_sound(tmp_path / "x.wav", 1).read_bytes()
     names = ("id", "own_id", "path", "mix_path", "own_mix_path", "text", "headrace")
@@ -168,6 +169,7 @@ def test_key_at_says_where_keys_end(tmp_path, key_at, ids):
     assert set(codes_of(tmp_path / "a.tar", key_at=key_at)) == {"a.tar/x.1.wav", "a.tar/x.2.wav"}
 
 
+@pytest.mark.medium
 def test_a_sample_without_audio_is_a_row_that_names_no_recording(tmp_path):
     wav = write_sound(tmp_path / "x.wav", 1).read_bytes()
     write_tar(tmp_path / "tars/a.tar", {"x.wav": wav, "x.txt": b"a", "y.txt": b"b"})
@@ -187,6 +189,7 @@ def test_audio_fields_become_fields_of_the_samples(tmp_path):
     assert not found.rejects
 
 
+@pytest.mark.medium
 def test_keys_that_come_in_several_tars_are_rejected_unless_paths_make_the_keys(tmp_path):
     for number in (1, 2):
         write_tar(tmp_path / f"tars/{number}.tar", {"x.wav": write_sound(tmp_path / "x.wav", number).read_bytes()})

@@ -48,6 +48,7 @@ def check(rows, mixture, expected, stride=1):
         assert rows.num_samples(stream.name) == counts.sum()
 
 
+@pytest.mark.medium
 @settings(max_examples=25)
 @given(order_specs(), mixtures(max_streams=3, max_shards=8), st.integers(0, 5), st.floats(0, 1))
 def test_rows_of_every_sample_are_those_of_the_enumerated_batches(spec, mixture, epoch, share):

@@ -42,6 +42,7 @@ def _number(key):
     return int(key.removeprefix("clip"))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_values_of_one_shape_are_stacked_with_zeros_in_padding_rows(dataset_folder, num_workers):
     """The last batch of the last rank, which is mostly padding, has the same form as all others."""
@@ -135,6 +136,7 @@ def test_a_pth_beside_audio_that_holds_no_latents_arrives_as_its_bytes(tmp_path,
     assert dataset[0]["pth"] == file.getvalue()
 
 
+@pytest.mark.medium
 def test_persistent_workers_are_accepted_and_change_nothing(dataset_folder):
     dataset = StreamingDataset(remote=f"{dataset_folder}/audio", batch_size=8)
     loader = StreamingDataLoader(dataset, num_workers=1, persistent_workers=True)

@@ -37,12 +37,14 @@ def test_fixed_sampling_selects_the_same_samples_in_each_epoch(method, differ):
     assert (first != second) == differ
 
 
+@pytest.mark.medium
 def test_epochs_and_seeds_have_orders_of_their_own():
     spec = OrderSpec(8, shuffle=True, buckets=FrameBudget(600, 2, 100))
     orders = [opened(spec, one(9), 1), opened(spec, one(9), 2), opened(replace(spec, shuffle_seed=5), one(9), 1)]
     assert len({tuple(pairs_of(batches_of(order))) for order, _ in orders}) == 3
 
 
+@pytest.mark.medium
 def test_a_batch_reads_the_shards_of_a_block_and_of_the_one_before():
     spec = OrderSpec(8, shuffle=True, shuffle_block_size=1000, buckets=FrameBudget(1000, window_samples=1000))
     order, _ = opened(spec, one(200))
@@ -60,6 +62,7 @@ def test_a_rank_reads_the_shards_of_its_canonical_nodes():
     assert len(set.union(*rows)) < len(set.union(*alone)) / 3
 
 
+@pytest.mark.medium
 def test_lengths_come_in_proportion_everywhere():
     order, _ = opened(OrderSpec(8, shuffle=True, buckets=FrameBudget(1200, window_samples=1000)), one(100))
     lengths = np.concatenate([frames_of(rows[~rows.is_padding]) for rows in batches_of(order)])

@@ -51,6 +51,7 @@ def test_less_than_five_percent_is_padding(world_size):
     assert padding_share(plain, world_size) > 0.5
 
 
+@pytest.mark.medium
 def test_less_than_five_percent_is_padding_under_a_frame_budget():
     _, batches = batches_of(OrderSpec(256, shuffle=True, buckets=FrameBudget(16_000 * 2000)), ALL)
     assert padding_share(batches, 8) < 0.05
@@ -80,6 +81,7 @@ def test_the_same_batches_come_out_on_every_world(buckets, world_size):
             assert np.array_equal(rows.sample_ids[rank::world_size], part.sample_ids)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("buckets", KINDS)
 def test_a_run_in_buckets_resumes_after_any_batch(buckets):
     spec = OrderSpec(24, shuffle=True, buckets=buckets)

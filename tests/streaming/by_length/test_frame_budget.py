@@ -45,6 +45,7 @@ def test_an_epoch_gives_each_sample_as_often_as_its_stream_says_and_stays_in_its
     ).tolist()
 
 
+@pytest.mark.medium
 @given(spec=order_specs(), mixture=mixtures(), budget=BUDGETS, data=st.data())
 @settings(max_examples=8)
 def test_the_rows_of_a_run_are_those_of_its_plans_on_every_world(spec, mixture, budget, data):

@@ -264,6 +264,7 @@ class Little(download.Incoming):
         super().write(data)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.tar.zst"])
 def test_a_small_file_of_much_comes_in_bounded_pieces(name):
     """A hostile shard of some KiB may say gigabytes: they must not be in memory at once."""

@@ -29,6 +29,7 @@ OPEN_ONE = textwrap.dedent("""
 """)
 
 
+@pytest.mark.medium
 def test_a_process_that_may_open_no_more_files_gets_an_error_with_a_remedy(path):
     done = subprocess.run([sys.executable, "-c", OPEN_ONE, str(path)], capture_output=True, text=True, check=False)
     assert "StorageError" in done.stderr

@@ -51,6 +51,7 @@ def test_a_loader_that_gets_no_thread_says_so(no_thread, dataset_folder):
         list(StreamingDataLoader(dataset))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("batch_size", "prefetch_factor"), [(512, 32), (16_384, 2)])
 def test_orders_do_not_wait_for_batches_that_wait_for_their_consumer(dataset_folder, batch_size, prefetch_factor):
     """A pipe holds some hundred kilobytes; orders and batches' metadata can be more, both ways at once."""

@@ -15,6 +15,7 @@ def test_every_element_is_reached_once(size, key):
     assert np.array_equal(np.sort(permute(np.arange(size), size, key)), np.arange(size))
 
 
+@pytest.mark.medium
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(100, MAX_SIZE), st.integers(0, 2**64 - 1)), min_size=1))
 def test_elements_of_many_domains_at_once_are_as_if_asked_alone(rows):
     index, size, key = (np.array(column, np.uint64) for column in zip(*rows, strict=True))

@@ -32,6 +32,7 @@ def one_stream(sizes):
     return Mixture((StreamSpec("only", np.asarray(sizes, np.int32)),))
 
 
+@pytest.mark.medium
 @given(order_specs(last=["pad"]), mixtures(), st.integers(0, 3))
 @settings(max_examples=40)
 def test_an_epoch_takes_every_sample_as_often_as_its_stream_weighs(spec, mixture, epoch):
@@ -74,6 +75,7 @@ def test_without_shuffling_one_stream_comes_in_storage_order():
     assert [sample for _, sample in rows_of(order)] == [0, 1, 2, 3, 4, 5, 6, -1]
 
 
+@pytest.mark.medium
 @given(st.sampled_from(["block", "full"]), st.lists(st.integers(0, 12), min_size=10).filter(lambda s: sum(s) > 60))
 def test_shuffled_epochs_differ_and_hold_the_same_samples(algo, sizes):
     spec = OrderSpec(16, shuffle=True, shuffle_algo=algo, num_canonical_nodes=4)
@@ -224,6 +226,7 @@ def further_golden_orders(two):
     }
 
 
+@pytest.mark.medium
 def test_the_order_is_the_one_of_all_versions():
     """`HEADRACE_UPDATE_GOLDEN=1 pytest tests/streaming/order/test_epoch_order.py -k versions` writes the file again."""
     if os.environ.get("HEADRACE_UPDATE_GOLDEN"):

@@ -19,6 +19,7 @@ def units_of(counts):
     return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
 
 
+@pytest.mark.medium
 @given(COUNTS, st.integers(0, 2**64 - 1))
 @settings(max_examples=30)
 def test_each_stream_gives_all_its_units_in_order_and_they_are_counted_in_closed_form(per_slot, key):

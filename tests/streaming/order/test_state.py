@@ -52,6 +52,7 @@ def check_cut(buckets, spec, mixture, data, *, worlds):
     ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["stratified", "per_stream"])
 @pytest.mark.parametrize("last_batch", ["pad", "drop"])
 def test_streams_with_batch_sizes_of_their_own_resume_after_any_batch(method, last_batch):
@@ -170,6 +171,7 @@ def test_a_state_names_what_mosaicml_states_name():
     ]
 
 
+@pytest.mark.medium
 @given(order_specs(), mixtures())
 @settings(max_examples=30)
 def test_a_state_holds_plain_values_so_that_a_checkpoint_loads_with_weights_only(spec, mixture):

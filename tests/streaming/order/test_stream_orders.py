@@ -20,6 +20,7 @@ from tests.support.strategies import order_specs
 SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any)
 
 
+@pytest.mark.medium
 @given(order_specs(), st.lists(st.tuples(SIZES, st.integers(0, 99)), min_size=12, max_size=20), st.data())
 @settings(max_examples=20)
 def test_streams_evaluated_together_have_the_samples_of_each_alone(spec, streams, data):
@@ -52,6 +53,7 @@ def test_a_mixture_has_the_same_batches_however_its_streams_are_evaluated(method
     assert batches() == expected
 
 
+@pytest.mark.medium
 @given(st.lists(st.integers(0, 60), min_size=2, max_size=30), st.integers(1, 6), st.data())
 @settings(max_examples=20)
 def test_units_do_not_depend_on_those_that_were_asked_for_before(counts, num_slots, data):
@@ -67,6 +69,7 @@ def test_units_do_not_depend_on_those_that_were_asked_for_before(counts, num_slo
         assert [found[0].tolist(), found[1].tolist()] == [[int(f[j][0]) for f in fresh] for j in (0, 1)]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["random", "stratified"])
 def test_a_batch_of_many_streams_takes_milliseconds(method):
     mixture = Mixture(tuple(StreamSpec(f"s{i}", np.full(10, 100), proportion=1.0 + i % 7 / 100) for i in range(500)))

@@ -169,6 +169,7 @@ def test_streams_have_fields_of_their_own(folder):
     assert "audio" in dataset[13]
 
 
+@pytest.mark.medium
 def test_shards_that_only_the_first_batch_needs_are_kept_for_later_epochs(server, tmp_path):
     made = StreamingDataset(remote="s3://bucket/audio", local=tmp_path, split="train", batch_size=64)
     loader = StreamingDataLoader(made)

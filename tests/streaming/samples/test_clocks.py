@@ -94,6 +94,7 @@ def assert_same(found, whole):
                 np.testing.assert_array_equal(values, other[name], name)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("source", SOURCES)

@@ -165,6 +165,7 @@ def offsets(batches):
     return [offset for batch in batches for offset in batch["frame_offset"].tolist()]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("timed", [[], ["crepe"]])
 def test_a_vector_for_each_clip_stays_whole_and_leaves_the_crop_where_it_is(vectors, timed, way):

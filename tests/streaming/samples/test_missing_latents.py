@@ -228,6 +228,7 @@ def test_a_shard_without_any_latents_does_not_slow_the_others_down(folders, monk
     assert [batch is not None for batch in copied] == [True] * 6
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("choice", ["skip", "zeros"])
 def test_of_several_joined_folders_any_may_lack_it(tmp_path, choice):
     audio = write(tmp_path, KEYS[:2])

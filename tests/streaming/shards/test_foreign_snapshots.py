@@ -30,6 +30,7 @@ def build(folder, first=0):
     (folder / "audio/sizes.json").write_text(json.dumps(sizes))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", LISTS)
 def test_a_state_of_a_list_inside_an_output_goes_on_after_a_rebuild(tmp_path, name):
     build(tmp_path)
@@ -70,6 +71,7 @@ def test_a_folder_s_state_is_rejected_by_a_glob_with_a_remedy(tmp_path, place):
         opened(f"{tmp_path}/{place}").load_state_dict(state)
 
 
+@pytest.mark.medium
 def test_a_state_without_its_snapshot_gives_an_error_that_says_how_to_name_it(tmp_path):
     build(tmp_path)
     state = opened(f"{tmp_path}/audio/train*.tar").state_dict()

@@ -43,6 +43,7 @@ ORDERS = {"others": [6, 4, 5, 7], "fewer": [4], "more": [2, 3, 4, 5, 6, 7]}
 AGAIN = r"train-001\.tar: was written and indexed again since the snapshot that is read"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("numbers", ORDERS.values(), ids=ORDERS)
 @pytest.mark.parametrize("selection", SELECTIONS.values(), ids=SELECTIONS)
 def test_samples_of_a_snapshot_are_not_looked_for_in_a_tar_that_was_written_again(selection, numbers, tmp_path):
@@ -88,6 +89,7 @@ def test_empty_tars_of_a_set_are_no_reason_to_warn(tmp_path, recwarn):
     assert not [str(one.message) for one in recwarn if "are not read" in str(one.message)]
 
 
+@pytest.mark.medium
 def test_a_tar_that_came_after_a_view_is_said_with_the_way_out(tmp_path):
     tars = write_tars(tmp_path / "tars")
     index(tars)

@@ -58,6 +58,7 @@ def requests(server, part):
     return [request for request in server.requests if part in request.path]
 
 
+@pytest.mark.medium
 def test_shards_without_chosen_samples_are_never_asked_for(server, tmp_path):
     assert keys(dataset(server, tmp_path, "mixed", shuffle=True)) == [f"clip{n:05d}" for n in (3, *range(40, 60))]
     assert requests(server, "train_0000_000001-") == []
@@ -88,6 +89,7 @@ def test_ranges_are_fetched_if_requests_and_bytes_cost_less_than_the_shard(drawn
     assert reads_ranges(drawn, 50, num_bytes) is expected
 
 
+@pytest.mark.medium
 def test_counts_are_fetched_once_for_a_cache_folder(server, tmp_path):
     for _ in range(2):
         keys(dataset(server, tmp_path, "mixed", shuffle=True))

@@ -98,6 +98,7 @@ def test_ranks_read_the_same_batches(output, tmp_path):
     assert [key for pair in pairs for key in pair] == one
 
 
+@pytest.mark.medium
 def test_a_state_continues_with_the_columns_that_it_was_saved_on(tmp_path):
     write_dataset(tmp_path, {"train": TRAIN})
     write_columns(tmp_path, "metadata", METADATA)
@@ -115,6 +116,7 @@ def test_a_state_continues_with_the_columns_that_it_was_saved_on(tmp_path):
     assert [batch["keys"] for batch in resumed] == whole[1:]
 
 
+@pytest.mark.medium
 def test_other_ranks_evaluate_the_condition_on_the_columns_of_rank_0(tmp_path):
     write_dataset(tmp_path, {"train": TRAIN})
     write_columns(tmp_path, "metadata", METADATA)
@@ -141,6 +143,7 @@ def test_another_condition_that_chooses_the_same_samples_is_refused_as_well(outp
         dataset(output, tmp_path, "snr >= 5").load_state_dict(state)
 
 
+@pytest.mark.medium
 def test_the_newest_audio_whose_columns_are_built_is_read(tmp_path):
     write_dataset(tmp_path, {"train": TRAIN})
     write_columns(tmp_path, "metadata", METADATA)

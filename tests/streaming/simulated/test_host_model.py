@@ -20,6 +20,7 @@ def needs(*batches):
     return HostNeeds(TEN, [[(shard, 1) for shard in batch] for batch in batches])
 
 
+@pytest.mark.medium
 @given(NEEDS, st.integers(0, 40))
 def test_without_a_limit_each_shard_comes_once_and_nothing_waits_for_an_endless_line(needed, horizon):
     use = play(needed, Host(horizon, cold_batches=0, step_seconds=0.5))
@@ -31,6 +32,7 @@ def test_without_a_limit_each_shard_comes_once_and_nothing_waits_for_an_endless_
     assert use.seconds == 0.5 * len(needed.batches)
 
 
+@pytest.mark.medium
 @given(NEEDS, st.integers(0, 40), st.integers(1, 1000))
 def test_a_limit_below_a_shard_reads_all_by_ranges_and_one_above_everything_nothing(needed, horizon, limit):
     use = play(needed, Host(horizon, cold_batches=0, cache_limit_bytes=limit))
@@ -42,6 +44,7 @@ def test_a_limit_below_a_shard_reads_all_by_ranges_and_one_above_everything_noth
         assert (use.num_bytes_again, use.num_bytes_ranged) == (0, 0)
 
 
+@pytest.mark.medium
 @given(NEEDS, st.integers(0, 40), st.integers(10, 1000))
 def test_the_line_never_brings_more_than_it_can(needed, horizon, speed):
     use = play(needed, Host(horizon, cold_batches=0, bytes_per_second=speed, step_seconds=0.1))
