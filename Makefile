@@ -40,7 +40,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 
 # One process more than cores, as each waits for servers, children and the disk for a seventh of its time. A process
 # begins with the tests of neighbouring files, which share what a file or a folder builds once.
-test: $(STAMP)  ## Fast tests, under half a second each
+test: $(STAMP)  ## Fast tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not medium and not slow and not gpu"
 
 # More than half of the live daemons' time is waiting, so others go on beside them; a file's tests stay together.

@@ -70,6 +70,7 @@ def test_a_kind_with_rows_implies_samples_and_the_columns_may_be_given(tmp_path)
     assert load_config(write_yaml(tmp_path)).source.samples == "files"
 
 
+@pytest.mark.medium
 def test_an_installed_package_registers_a_kind_that_is_built_like_ours(tmp_path, register):
     register(rows="tests.support.toy_corpora:ROWS", packs="tests.support.toy_corpora:PACKS")
     write_sound(tmp_path / "corpus/a.wav", 1)

@@ -87,6 +87,7 @@ def test_every_dtype_is_stored_in_full(latents: Latents, dtype: str) -> None:
         assert stop - start < np.diff(index.range_of(i, "pth"))[0] < stop - start + 2000
 
 
+@pytest.mark.medium
 def test_the_same_audio_gives_the_same_bytes_in_any_batch(tmp_path: Path) -> None:
     """This holds on one machine, for an encoder whose rows are independent. Names are content digests."""
     names = []
@@ -122,6 +123,7 @@ def test_after_a_changed_recording_only_its_latent_shard_is_made_again(latents: 
     assert second.written != first.written[1:]
 
 
+@pytest.mark.medium
 def test_a_changed_encoder_makes_all_of_its_own_shards_again_and_no_others(latents: Latents, tmp_path: Path) -> None:
     """The other set is unchanged, and a return to the first encoder finds its old shards."""
     first = latents.build()
@@ -135,6 +137,7 @@ def test_a_changed_encoder_makes_all_of_its_own_shards_again_and_no_others(laten
     assert (back.reused, back.written) == (first.written, ())
 
 
+@pytest.mark.medium
 def test_shards_without_an_index_or_truncated_are_made_again(latents: Latents) -> None:
     """The state after a killed build: a tar without index, one complete shard, no manifest."""
     first = latents.build()
@@ -275,6 +278,7 @@ def test_the_shortest_sample_gives_one_frame(tmp_path: Path) -> None:
     assert made.index(made.build().written[0]).num_frames.tolist() == [1, 1]
 
 
+@pytest.mark.medium
 def test_audio_is_converted_to_the_encoders_rate_and_channels(tmp_path: Path) -> None:
     """44.1 kHz stereo becomes 16 kHz mono, and the tone keeps its frequency."""
     made = Latents(tmp_path)

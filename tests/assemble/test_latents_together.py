@@ -119,6 +119,7 @@ def test_shards_and_manifests_are_those_of_each_set_alone(tmp_path, audio, sets)
     assert len(files(sets.root)) > 3 * len(LENGTHS)
 
 
+@pytest.mark.medium
 def test_each_clip_is_fetched_and_decoded_once_and_resampled_once_for_each_rate(monkeypatch, sets):
     counts = Counts(monkeypatch)
     builds = sets.together()
@@ -144,6 +145,7 @@ def test_nothing_is_in_memory_or_open_at_the_end(monkeypatch, sets):
     assert (shared.num_bytes, shared._shards, shared._needed) == (0, {}, {})
 
 
+@pytest.mark.medium
 def test_progress_counts_the_samples_of_all_sets(sets):
     sets.together()
     assert sets.done == len(KINDS) * NUM_CLIPS

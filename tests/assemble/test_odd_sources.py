@@ -67,6 +67,7 @@ def test_a_reject_does_not_hide_another_loss(project):
     assert "0 planned samples of 0 recordings are not written, 1" in faults(num_refused=1)[0]
 
 
+@pytest.mark.medium
 def test_a_recording_that_has_no_frame_after_resampling_is_rejected(project):
     project.audio = AudioFormat(sample_rate_hz=8000)
     project.put("tick.wav", num_frames=1, rate=48_000)

@@ -105,6 +105,7 @@ def test_a_deleted_recording_changes_only_its_own_shard(recordings, size, data):
     assert {shard.sequence for shard in before} - unchanged == {places(before)[f"r{gone:03d}-s0"]}
 
 
+@pytest.mark.medium
 @given(RECORDINGS, st.integers(61, 80), SIZES)
 def test_a_new_recording_fills_the_last_shard_or_starts_a_new_one(recordings, new, size):
     before = plan(None, samples_of(recordings), size)
@@ -128,6 +129,7 @@ def test_another_shard_size_plans_from_scratch(recordings, size):
     assert plan(manifest, samples_of(recordings), size + 1) == plan(None, samples_of(recordings), size + 1)
 
 
+@pytest.mark.medium
 @given(RECORDINGS, RECORDINGS, SIZES)
 def test_a_raised_reshuffle_plans_from_scratch_once(recordings, later, size):
     worn = carried_out(plan(carried_out(plan(None, samples_of(recordings), size), size), samples_of(later), size), size)

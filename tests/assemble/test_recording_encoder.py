@@ -82,6 +82,7 @@ def test_a_file_of_which_only_the_change_time_is_another_one_is_read(row, encode
     assert encoder.fault(row) is None
 
 
+@pytest.mark.medium
 def test_a_task_ends_when_nobody_waits_for_it(row, encoder):
     def stop():
         raise InterruptedError

@@ -76,6 +76,7 @@ def sounds(project, build):
     return found
 
 
+@pytest.mark.medium
 def test_a_changed_caption_rewrites_one_shard_and_opens_no_recording(project):
     (before,) = project.build().partitions.values()
     project.metadata = captions({"r03.wav"})
@@ -143,6 +144,7 @@ def test_other_audio_settings_encode_all(project):
     )
 
 
+@pytest.mark.medium
 def test_settings_that_leave_the_audio_as_it_is_copy_all(project):
     """The recordings have this rate and these channels, and are shorter than a segment."""
     same = replace(PLAIN, sample_rate_hz=8_000, num_channels=1, bits_per_sample=16)

@@ -57,6 +57,7 @@ def counts(output, view):
     return found
 
 
+@pytest.mark.medium
 def test_a_filter_counts_what_fulfils_the_condition(output):
     view, is_new = build_view(output, wanted("snr >= 10 and speaker is not null"))
     found = counts(output, view)
@@ -93,6 +94,7 @@ def test_times_counts_in_two_bytes_also_where_no_sample_is_chosen(output):
     assert read_view(output.at("views/some")) == view
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 1.0])
 def test_balance_follows_the_formula(output, alpha):
     view, _ = build_view(output, wanted(None, Balance("metadata.speaker", alpha)))
@@ -142,6 +144,7 @@ def test_a_view_that_chooses_nothing_is_an_error_and_the_last_snapshot_stays(out
     assert newest_view(output, wanted()).snapshot.definition.where == "snr > 3"
 
 
+@pytest.mark.medium
 def test_a_view_is_up_to_date_until_audio_columns_or_definition_change(output, tmp_path):
     view = wanted("snr > 3")
     assert not is_up_to_date(output, view)
@@ -236,6 +239,7 @@ def test_damage_is_an_error_that_names_the_file(output, tmp_path, suffix):
         read_all(folder, view)
 
 
+@pytest.mark.medium
 def test_damaged_counts_are_written_again(output, tmp_path):
     view, _ = build_view(output, wanted("snr > 3"))
     path = tmp_path / "views/some" / view.snapshot.counts["train-0000"].path

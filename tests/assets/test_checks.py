@@ -77,6 +77,7 @@ def test_sizes_that_differ_from_the_snapshot_are_found(graph):
     assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}
 
 
+@pytest.mark.medium
 def test_a_shard_that_is_gone_is_found(graph):
     (graph.project.output / "audio" / first_shard(graph)[0]).unlink()
     assert run_checks(graph, graph.keys.sizes_index) == {"sizes_match_snapshot"}

@@ -88,6 +88,7 @@ def test_a_flipped_bit_is_an_error_or_harmless(position, bit, num_channels):
     assert samples.shape != want.shape or rate != 44_100 or np.array_equal(samples, want)
 
 
+@pytest.mark.medium
 @given(st.integers(min_value=0))
 @settings(max_examples=50)
 def test_a_cut_stream_is_truncated(cut):

@@ -193,6 +193,7 @@ def test_one_changed_row_rewrites_one_shard(tmp_path, keyed, column):
     assert len(samples(project, second)) == 40
 
 
+@pytest.mark.medium
 def test_spans_that_are_damaged_are_rejected_and_the_others_are_not(tmp_path):
     values = music(8000, rate_hz=8000).astype(np.float32)
     values[4000] = np.nan

@@ -110,6 +110,7 @@ def test_inspect_shows_splits_snapshots_lengths_and_rejected_files(run, built):
     assert f"{totals.num_samples}" in out
 
 
+@pytest.mark.medium
 def test_inspect_shows_latents_with_their_audio_snapshot_and_older_shards(run, tmp_path):
     write_dataset(tmp_path, {"train": clips(8)}, latents=True)
     write_dataset(tmp_path, {"train": clips(12)}, latents=True)

@@ -67,6 +67,7 @@ def test_every_encoder_and_the_limits_of_a_key_are_in_the_document():
     assert f"1 to {MAX_KEY_LENGTH} of" in DOCUMENT
 
 
+@pytest.mark.medium
 def test_every_environment_variable_is_in_the_document():
     sources = [Path("build.py"), Path("definitions.py")]
     for folder in ("assets", "building", "headrace", "resources", "sensors"):

@@ -293,6 +293,7 @@ def test_forged_keys_are_read_or_an_error_of_the_family(tmp_path_factory, blob):
     attempt(read_planned, LocalStorage(folder), NumberedManifest(1, manifest))
 
 
+@pytest.mark.medium
 @settings(max_examples=25, deadline=None)
 @given(number=NUMBER)
 def test_forged_latents_are_read_or_an_error_of_the_family(number):

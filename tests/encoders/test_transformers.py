@@ -36,6 +36,7 @@ def test_five_seconds_give_249_frames_of_wav2vec2_and_250_of_whisper(model_folde
     assert len(_ours(model_folder("whisper"), noise(80_000, 0))) == 250
 
 
+@pytest.mark.medium
 def test_the_error_about_invalid_layers_and_windows_names_the_valid_ones(model_folder: Folder) -> None:
     """A layer that is too high, a wrong number of weights, or both at once."""
     for settings, message in (

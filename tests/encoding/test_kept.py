@@ -29,6 +29,7 @@ def found(latents, build):
     return {key: latents.sample(name, key) for name, found in keys.items() for key in found}
 
 
+@pytest.mark.medium
 def test_another_column_encodes_nothing(latents):
     before = found(latents, latents.build())
     write_partition(latents.audio, SHARDS, metadata={key: {"title": f"Title of {key}"} for key in CLIPS})
@@ -55,6 +56,7 @@ def test_of_a_shard_with_one_changed_recording_that_one_alone_is_encoded(latents
     assert fresh.build().written == tuple(shard.name for shard in build.manifest.manifest.shards)
 
 
+@pytest.mark.medium
 def test_samples_that_move_to_other_shards_take_their_latents_along(latents):
     write_partition(latents.audio, [{"k5": CLIPS["k5"], "k0": CLIPS["k0"], "new": noise(3000, 7)}, {"k2": CLIPS["k2"]}])
     build = latents.build()
@@ -62,6 +64,7 @@ def test_samples_that_move_to_other_shards_take_their_latents_along(latents):
     assert build.stats.audio_seconds == pytest.approx(3000 / 16_000)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_latents_in_another_form_are_none_of_ours(latents, dtype):
     latents.settings = LatentSettings(latents.settings.encoder, dtype)

@@ -40,6 +40,7 @@ def test_texts_of_lists_are_found_one_by_one(built):
         assert torch.equal(made[0], vectors)
 
 
+@pytest.mark.medium
 def test_other_encoders_and_dtypes_know_no_text(built):
     assert known(built, encoder="another") == {}
     assert known(built, dtype="float16") == {}

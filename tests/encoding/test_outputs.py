@@ -58,6 +58,7 @@ def test_all_outputs_are_in_one_file_that_torch_loads(root):
     assert verify(find_target(str(root / "latents/mel")), Depth()).faults == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transform", [None, lambda sample: sample], ids=["in place", "sample by sample"])
 def test_each_output_is_a_field_of_its_own(root, transform):
     Built(root).commit()
@@ -85,6 +86,7 @@ def test_samples_and_the_plain_loader_have_the_same_outputs(root):
     assert any((batch["codes"] == -1).any() for batch in found)
 
 
+@pytest.mark.medium
 def test_outputs_are_joined_to_audio_and_cut_with_it(root):
     Built(root).commit()
     options = {"remote": root, "latents": ["mel"], "batch_size": 4}
@@ -112,6 +114,7 @@ def test_two_sets_of_one_output_are_named_by_their_folders(root):
     assert 1.8 < float(double.mean()) < 2.2
 
 
+@pytest.mark.medium
 def test_only_wanted_outputs_are_read(root):
     Built(root).commit()
     (batch,) = batches(root, latents=["mel"], fields=["embedding"], batch_size=4)

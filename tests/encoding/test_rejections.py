@@ -136,6 +136,7 @@ def test_the_next_build_does_nothing(tmp_path):
     assert encoder.num_rows == before
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("keys", PLACES.values(), ids=PLACES)
 def test_with_unchanged_audio_it_stays_rejected_and_is_not_encoded_again(tmp_path, keys):
     made, build, encoder = built(tmp_path, dict.fromkeys(keys, HUGE))

@@ -29,6 +29,7 @@ def test_all_frames_are_taken_of_little_audio(tmp_path):
     assert found.dtype == torch.float32
 
 
+@pytest.mark.medium
 def test_the_sample_is_bounded_and_the_same_each_time(tmp_path):
     found = frames(tmp_path / "a", 3, 3, 4)
     assert found.shape == (12, 8)  # a clip of each shard, four frames of it

@@ -127,6 +127,7 @@ def test_a_changed_caption_encodes_only_itself(tmp_path, folders):
     assert torch.equal(built.stored("a")[0]["embedding"], built.stored("c")[0]["embedding"])
 
 
+@pytest.mark.medium
 def test_a_shard_says_what_made_the_texts_that_it_has(tmp_path, folders, monkeypatch):
     """Those of another device were copied; of the second shard all were."""
     other = MadeBy("another device", "2.0.0")

@@ -71,6 +71,7 @@ class Dying:
         self._storage.delete(path)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("first", "second"), [("small", "large"), ("large", "small")])
 def test_an_export_that_was_killed_anywhere_is_continued(outputs, tmp_path, first, second):
     clean = LocalStorage(tmp_path / "clean")

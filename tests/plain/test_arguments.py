@@ -88,6 +88,7 @@ def test_shards_without_any_sample_are_an_error(tmp_path, num_workers):
         list(webdataset_loader(tmp_path, num_workers=num_workers))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_shard_without_samples_beside_other_shards_is_accepted(shards, num_workers):
     write(shards / "empty.tar")

@@ -236,6 +236,7 @@ def test_a_shuffle_buffer_gives_each_epoch_another_order_that_depends_on_the_see
     assert epochs(2)[0] != first
 
 
+@pytest.mark.medium
 def test_an_epoch_can_be_repeated(output):
     loader = webdataset_loader(output, batch_size=None, shuffle_buffer=10, num_workers=1)
     epochs = [keys(loader) for _ in range(3)]

@@ -31,6 +31,7 @@ def test_two_workers_start_by_default_but_no_more_than_cores_or_shards(tars, mon
     assert webdataset_loader(f"{tars}/{names}.tar", num_workers=0).num_workers == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "urls", [".", "*.tar", "{0..3}.tar", ["0.tar", "1.tar", "2.tar", "3.tar"], "sizes.json"], ids=str
 )

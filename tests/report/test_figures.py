@@ -14,6 +14,7 @@ def test_ids_in_the_users_text_are_not_changed():
     assert 'a id="x" "url(#x)' in report_figures.with_own_ids(f'<p>"url(#y)</p>{drawing}')
 
 
+@pytest.mark.medium
 def test_names_that_matplotlib_cannot_draw_cause_no_warning():
     """The browser draws them: they are text in the page."""
     with warnings.catch_warnings():

@@ -83,6 +83,7 @@ def test_the_resource_passes_its_fields_on(calls):
     assert len(calls) == 2
 
 
+@pytest.mark.medium
 def test_a_resource_that_dagster_has_bound_can_be_sent_to_a_cluster():
     sent = []
 

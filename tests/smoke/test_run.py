@@ -204,6 +204,7 @@ def test_a_snapshot_of_which_a_part_is_read_is_opened_whole_as_well(audio, monke
     assert result.faults["counts_match_sizes"] == [fault] * num_opened
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_read", [4, 7])
 def test_a_file_that_the_test_creates_is_an_error_unless_the_folder_is_too_large_to_list(
     tmp_path, monkeypatch, num_read
@@ -222,6 +223,7 @@ def test_a_file_that_the_test_creates_is_an_error_unless_the_folder_is_too_large
     assert result.faults["leaves_nothing"] == (created if num_read == 7 else [])
 
 
+@pytest.mark.medium
 def test_an_earlier_snapshot_is_read_as_it_was(tmp_path):
     audio = written(tmp_path)
     earlier = SmokePart.newest(audio)

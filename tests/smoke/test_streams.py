@@ -75,6 +75,7 @@ def test_a_sample_without_latents_may_be_in_any_batch(tmp_path, spoilt, batch_si
         assert streams.resume_faults() == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spoilt", LENGTHS)
 def test_the_smoke_test_of_a_set_with_a_rejected_sample_passes(tmp_path, spoilt):
     write_audio(tmp_path)

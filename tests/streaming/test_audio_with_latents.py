@@ -53,6 +53,7 @@ def check(batch, first, num_samples):
         assert int(batch["encoder_length"][row]) == 3 + number
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_hold_both(shards, num_workers):
     loader = StreamingDataLoader(StreamingDataset(remote=shards, batch_size=3), num_workers=num_workers)

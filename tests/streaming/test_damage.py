@@ -206,6 +206,7 @@ def flip_in_json(path):
     path.write_bytes(blob)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("flip", [flip_in_flac, flip_in_json])
 def test_a_sample_that_is_damaged_in_the_cache_comes_from_the_store_and_the_copy_is_replaced(
     server, corpus, tmp_path, flip

@@ -92,6 +92,7 @@ OBJECTS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("settings", [{}, RANGES_ALONE], ids=["whole shards", "ranges alone"])
 @pytest.mark.parametrize("which", OBJECTS.values(), ids=OBJECTS)
 def test_two_damaged_answers_are_fetched_again_past_all_caches(server, corpus, tmp_path, which, settings):

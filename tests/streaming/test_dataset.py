@@ -246,6 +246,7 @@ def test_a_state_that_is_rejected_leaves_the_dataset_on_its_own_snapshot(tmp_pat
     assert dataset.state_dict()["streams"][0]["snapshot"] == 2
 
 
+@pytest.mark.medium
 def test_a_copy_elsewhere_gives_the_same_order_and_takes_the_same_state(tmp_path):
     for name in ("one", "two"):
         write_dataset(tmp_path / name, {"train": clips(20)})

@@ -77,6 +77,7 @@ def test_with_the_last_dot_every_sample_comes_with_its_own_metadata(dotted, read
     assert read(folder, key_at="last_dot") == [(key, key if has_json else None) for key in keys]
 
 
+@pytest.mark.medium
 def test_the_commands_refuse_and_take_them_alike(dotted, capsys):
     folder, keys, has_json = dotted
     for command in ("index", "verify"):

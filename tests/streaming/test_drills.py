@@ -108,6 +108,7 @@ def test_workers_read_from_a_store_without_forking_its_client(server, corpus, tm
 # A store that fails
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("fault", [Fault.RESET, Fault.ERROR_500, Fault.HALF, Fault.STALL, Fault.FLIP], ids=str)
 def test_a_store_that_fails_now_and_then_costs_nothing_but_time(server, corpus, tmp_path, fault):
     if fault is Fault.FLIP:  # only whole shards have a digest; a flipped sample shows when it is decoded
@@ -272,6 +273,7 @@ def test_a_rank_killed_in_mid_download_leaves_nothing_that_hurts(dataset_folder,
         assert len(list(tmp_path.glob("*.tar"))) == 11
 
 
+@pytest.mark.medium
 def test_a_run_is_undisturbed_by_a_new_snapshot(tmp_path):
     write_dataset(tmp_path, {"train": clips(20)})
     dataset = make(f"{tmp_path}/audio")

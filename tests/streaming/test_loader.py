@@ -150,6 +150,7 @@ def test_a_chain_of_stops_and_workers_is_one_uninterrupted_run_across_epochs(dat
     assert seen == expected
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_an_iterator_dropped_early_leaves_no_threads_or_processes(dataset_folder, num_workers):
     before = set(threading.enumerate()) | set(multiprocessing.active_children())
@@ -174,6 +175,7 @@ def test_an_iteration_that_ends_leaves_the_one_that_began_after_it(dataset_folde
     assert not loader.is_running
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_that_are_kept_stay_as_they_were(dataset_folder, num_workers):
     """Memory is used again only once nobody looks at it."""
@@ -317,6 +319,7 @@ def test_a_batch_size_that_is_not_the_dataset_s_is_rejected(dataset_folder):
         StreamingDataLoader(make(dataset_folder), batch_size=4)
 
 
+@pytest.mark.medium
 def test_accelerate_takes_the_loader_as_it_is(dataset_folder):
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)

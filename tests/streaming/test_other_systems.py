@@ -19,6 +19,7 @@ def no_linux(monkeypatch):
         monkeypatch.delattr(os, name, raising=False)
 
 
+@pytest.mark.medium
 def test_a_store_is_read_and_cached(server, corpus, tmp_path):
     keep_all(check(make(f"{server.uri}/audio", tmp_path), corpus).dataset)
     assert check(make(f"{server.uri}/audio", tmp_path), corpus).stats.cache_misses == 0

@@ -20,6 +20,7 @@ def test_a_state_of_one_split_is_rejected_on_another_of_as_many_samples(tmp_path
         StreamingDataset(remote=remote, split="validation", batch_size=3).load_state_dict(state)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mode", MODES)
 def test_a_state_saved_inside_a_batch_loads_and_loses_no_sample(dataset_folder, mode):
     """In modes where batches make the order, a cut batch comes again as a whole.

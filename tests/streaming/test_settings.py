@@ -34,6 +34,7 @@ def test_without_a_crop_every_frame_is_kept():
     assert (starts.tolist(), kept.tolist()) == ([0, 0], [3, 7])
 
 
+@pytest.mark.medium
 @given(num_frames=st.integers(1000, 10**6), position=st.integers(0, 10**9), epoch=st.integers(0, 1000))
 def test_where_a_crop_begins_depends_on_seed_epoch_and_place_alone(num_frames, position, epoch):
     def first(seed, epoch, position):

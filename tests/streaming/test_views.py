@@ -121,6 +121,7 @@ def test_latents_are_joined_to_the_samples_of_a_view(output):
     assert found == EXPECTED
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_latents_alone_can_be_read_by_a_view_of_their_audio(output, num_workers):
     made = dataset(output, remote=str(output / "latents/crepe"), shuffle=True)
@@ -236,6 +237,7 @@ def test_a_state_opens_the_snapshot_of_the_view_that_it_was_saved_on(tmp_path):
     assert keys_of(resumed) == whole[1:]
 
 
+@pytest.mark.medium
 def test_a_filter_that_changed_is_refused_on_resume(tmp_path):
     write_dataset(tmp_path, {"train": clips(30)})
     write_view(tmp_path, "some", lambda key: number(key) % 2, where="odd")

@@ -174,6 +174,7 @@ def test_joined_latents_are_cut_at_the_time_of_the_window(output):
                 assert np.array_equal(found[: len(wanted)], wanted[: len(found)])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_latents_alone_are_cut_by_their_own_rate(output, num_workers):
     made = dataset(output, remote=str(output / "latents/crepe"), window_hop_seconds=None)

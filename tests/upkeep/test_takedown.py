@@ -223,6 +223,7 @@ def test_runs_in_progress_are_those_of_the_instance_in_dagster_home(tmp_path, mo
     assert "of birds (STARTED)" in found
 
 
+@pytest.mark.medium
 def test_gc_now_of_a_bucket_needs_to_be_told_that_no_build_is_running(run, project, monkeypatch):
     from tests.support.streaming.fault_server import fault_server
 

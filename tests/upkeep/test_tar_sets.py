@@ -99,6 +99,7 @@ def test_sizes_are_written_under_the_names_of_the_tars(indexed):
     assert json.loads((indexed / "sizes.json").read_text()) == {f"train-{n:03d}.tar": 4 for n in range(3)}
 
 
+@pytest.mark.medium
 def test_a_state_is_resumed_after_tars_were_added(tmp_path):
     tars = write_tars(tmp_path / "tars")
     index(tars)

@@ -55,6 +55,7 @@ def test_headers_and_json_are_read_by_ranges_and_nothing_is_written(server, fold
     assert num_bytes(read(server)) <= 0.021 * total  # one request for the end of a tar, 200 bytes more than two
 
 
+@pytest.mark.medium
 def test_many_tars_of_a_store_are_read_at_a_time_and_as_many_local_ones_as_there_are_cores(
     server, folder, tmp_path, monkeypatch
 ):

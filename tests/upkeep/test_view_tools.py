@@ -84,6 +84,7 @@ def test_gc_leaves_young_files_alone(output):
     assert all(not garbage.entries for garbage in found)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".json", ".totals", ".counts"])
 def test_verify_names_a_damaged_file_of_a_view(output, suffix):
     assert faults(output) == []
@@ -130,6 +131,7 @@ def test_a_view_is_not_taken_for_a_folder_of_shards(output):
         locate(f"{output.root}/views/some").one_folder("reading").snapshot()
 
 
+@pytest.mark.medium
 def test_gc_removes_what_a_killed_writer_of_a_view_left(output):
     left = output.root / "views/some/snapshots/00000003-train-0000-000000000000.counts"
     left.write_bytes(b"left")

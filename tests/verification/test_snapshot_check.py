@@ -99,6 +99,7 @@ def test_what_should_be_there_and_is_not_is_a_fault(output, case):
     assert faults(output)
 
 
+@pytest.mark.medium
 def test_folders_that_are_looked_at_are_listed(output, capsys, monkeypatch):
     run = runner(capsys, monkeypatch)
     names = ("audio", "latents/crepe", "columns/mine", "views/most")
@@ -150,6 +151,7 @@ def test_what_is_not_looked_at_is_listed(output, capsys, monkeypatch):
     assert not any("snapshots" in line and ".json" in line for line in listed)
 
 
+@pytest.mark.medium
 def test_files_beside_plain_tars_are_listed(output, tmp_path, capsys, monkeypatch):
     run = runner(capsys, monkeypatch)
     plain = tmp_path / "plain"

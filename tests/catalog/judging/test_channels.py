@@ -225,6 +225,7 @@ def test_forms_of_channels_may_be_mixed_in_a_column(corpus, form, door):
     assert lost["code"].to_list() == ["bad_channel"] * (len(cells) - len(expected))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("cells", "dtype"), [([0, 1], "Int64"), ([[0], [0, 1]], "List(Int64)"), ([0, "B"], "String")])
 def test_a_column_of_channels_in_one_form_keeps_its_type(corpus, cells, dtype):
     put_sound(corpus, "a.wav", 2)

@@ -180,6 +180,7 @@ def test_equal_rows_are_merged_and_rows_that_differ_collide_in_their_derived_key
     assert [code for _, code, _ in rejects(result)] == ["duplicate_key"]
 
 
+@pytest.mark.medium
 def test_duplicates_have_the_same_bytes_and_the_same_frames():
     table = pl.DataFrame({"path": ["a.wav", "a2.wav", "a2.wav"], "end": [1.0, 1.0, 2.0]})
     source = source_of({"a.wav": 100, "a2.wav": 100})

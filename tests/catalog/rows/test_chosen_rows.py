@@ -91,6 +91,7 @@ def test_a_file_that_a_chosen_row_names_too_is_not_left_out():
     assert "b.wav" not in set(found.rejected["path"])
 
 
+@pytest.mark.medium
 def test_files_that_are_left_out_are_not_opened_in_this_scan_nor_in_the_next():
     source = source_of()
     first = scanned(source)

@@ -57,6 +57,7 @@ def test_the_error_about_an_unknown_group_column_names_the_existing_columns(rows
         with_partitions(rows, LAYOUT, "singer")
 
 
+@pytest.mark.medium
 def test_the_fingerprint_of_a_partition_depends_only_on_its_own_recordings(rows):
     before = fingerprints(with_partitions(rows, LAYOUT, None), LAYOUT)
     assert list(before) == LAYOUT.partition_keys()
@@ -88,6 +89,7 @@ def test_a_combined_digest_is_the_digest_of_lines():
     assert combined_digest([]) == hashlib.sha256(b"").hexdigest()
 
 
+@pytest.mark.medium
 def test_values_contain_the_users_columns_with_lists_as_lists(rows):
     recording = next(value for value in recordings_of(rows) if value.path == "clip03.wav")
     assert recording.metadata == {"artist": "artist 3", "chords": [3]}

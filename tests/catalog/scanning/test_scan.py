@@ -172,6 +172,7 @@ def test_a_renamed_file_has_another_key_and_digest(source):
     assert row["recording_digest"] != old["recording_digest"]
 
 
+@pytest.mark.medium
 def test_rejected_files_are_not_opened_again_until_they_or_the_reading_library_change(source):
     source.put("bad.wav", b"bad stuff")
     first = look(source)

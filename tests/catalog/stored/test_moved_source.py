@@ -67,6 +67,7 @@ def test_a_data_set_that_takes_over_owns_the_output_from_then_on(tmp_path, outpu
         scan(first, output)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("seeds", "is_kept"),
     [((1, 2, 3, 4), True), ((1, 2, 9), True), ((1, 2, 5, 6, 7, 8), True), ((1, 5, 6, 7), False), ((5, 6), False)],

@@ -68,6 +68,7 @@ def test_metadata_adds_columns_by_key_and_its_unknown_keys_are_rejected(kaldi):
     assert found.scan.rejected.select("key", "code").rows() == [("c", "bad_name")]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("more", "faults"),
     [

@@ -97,6 +97,7 @@ def test_a_recording_without_intervals_and_one_with_an_invalid_sidecar_are_rejec
     assert scan.num_recordings == 3
 
 
+@pytest.mark.medium
 def test_an_interval_outside_of_its_recording_is_one_reject(corpus):
     corpus.write("t.jsonl", '{"path": "a.wav", "turns": [{"start": 0, "end": 0.02}, {"start": 9, "end": 10}]}')
     (corpus.corpus / "b.wav").unlink()

@@ -12,6 +12,7 @@ VALUES = st.lists(st.text(max_size=2), max_size=4)
 PARTITIONS = st.lists(st.dictionaries(st.sampled_from(["bird", "place"]), VALUES), max_size=3)
 
 
+@pytest.mark.medium
 @given(st.lists(PARTITIONS, max_size=6))
 def test_a_number_never_changes_and_is_never_given_again(snapshots):
     before, seen = {}, {}

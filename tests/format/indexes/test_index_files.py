@@ -211,6 +211,7 @@ def output(tmp_path):
     return tmp_path / "out"
 
 
+@pytest.mark.medium
 def test_a_repeated_export_keeps_indexes_of_dali(output, tmp_path):
     source, target = LocalStorage(output / "audio"), LocalStorage(tmp_path / "plain")
     export_snapshot(source, target)
@@ -248,6 +249,7 @@ def test_gc_removes_no_files_of_other_tools(output):
     assert len(streamed(audio)) == 12
 
 
+@pytest.mark.medium
 def test_the_error_about_an_overwritten_index_of_an_output_says_to_move_the_file(output, run):
     audio = output / "audio"
     name = next(iter(json.loads((audio / "sizes.json").read_text())))

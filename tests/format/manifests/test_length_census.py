@@ -1,6 +1,7 @@
 """Tests of `headrace.format.manifests.length_census`."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_lengths_next_to_each_other_are_in_the_same_cell_or_in_the_next():
     assert (steps[:32] == 1).all()
 
 
+@pytest.mark.medium
 @given(st.lists(st.lists(st.integers(0, 5000), max_size=20), max_size=12), st.integers(1, 5))
 def test_a_census_counts_every_sample_of_every_shard(shards, at_once):
     sizes = np.array([len(shard) for shard in shards], np.int64)

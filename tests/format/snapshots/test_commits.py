@@ -138,6 +138,7 @@ def test_old_snapshots_keep_their_parts(committed):
     assert [len(read_table(committed, read_snapshot(committed, number).snapshot)) for number in (1, 2)] == [56, 53]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("harm", ["delete", "cut", "flip"])
 def test_a_commit_beside_a_damaged_part_makes_it_from_the_manifests(committed, harm):
     before = read_snapshot(committed).snapshot

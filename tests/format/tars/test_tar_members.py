@@ -186,6 +186,7 @@ def test_shards_are_read_whatever_letters_their_extension_has(packed, tmp_path, 
         assert read(f"{bucket}/{name}") == {"a/x": (300, json.loads(JSON))}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["TR.TAR", "tr.Tar"])
 def test_an_index_belongs_to_one_shard_whatever_letters_its_extension_has(tmp_path, name, capsys):
     (tmp_path / name).write_bytes(tar(PAIR))

@@ -148,6 +148,7 @@ def test_with_the_output_that_is_not_recorded_there_is_one_event_each_and_later_
     assert ran.planned() > 0
 
 
+@pytest.mark.medium
 def test_a_result_of_a_check_has_no_partition():
     ran = Ran(lambda _: [shared()], lambda _: [dg.AssetCheckResult(passed=True)])
     assert ran.checked() == {"None": CheckResult.PASSED, **dict.fromkeys(OWN, CheckResult.UNKNOWN)}

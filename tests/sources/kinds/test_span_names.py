@@ -124,6 +124,7 @@ def test_names_of_a_span_in_a_joined_table_cut_nothing(tmp_path, kind, name):
     assert sample["metadata"][name] == OWN[name]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", ["headrace", "parquet", "tfrecord", "webdataset"])
 def test_a_span_that_the_yaml_names_cuts(tmp_path, kind):
     KINDS[kind][0](tmp_path, {"start": 0.01, "duration": 0.015})

@@ -75,6 +75,7 @@ def test_captions_are_tokenized_in_the_loader(folder, num_workers):
     assert loader.stats.num_samples == 22
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_random_numbers_depend_on_epoch_and_batch_alone(folder, num_workers):
     whole = StreamingDataLoader(opened(folder, batch_transform=noisy))

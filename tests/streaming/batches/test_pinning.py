@@ -131,6 +131,7 @@ def test_the_next_batch_is_brought_meanwhile_and_an_error_comes_in_its_place():
         next(ahead)
 
 
+@pytest.mark.medium
 def test_an_abandoned_iteration_ends_with_its_workers(folder, page_locked):
     before = set(multiprocessing.active_children())
     batches = iter(StreamingDataLoader(dataset(folder), num_workers=2, pin_memory=True))

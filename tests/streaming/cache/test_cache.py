@@ -81,6 +81,7 @@ def test_a_shard_gets_its_name_while_nobody_makes_room(tmp_path, monkeypatch):
     assert seen == ["a.tar"]
 
 
+@pytest.mark.medium
 def test_the_limit_holds_while_many_write_shards(tmp_path):
     cache, usages = ShardCache(tmp_path, 3_400), []
 

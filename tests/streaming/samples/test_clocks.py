@@ -110,6 +110,7 @@ def test_every_choice_of_fields_is_cut_at_the_same_places(root, source, cut, doo
         assert_same(found, whole)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("cut", CUTS)
 def test_plain_tars_of_latents_are_cut_at_the_same_places(root, tmp_path, cut):
     for path in (root / "latents" / "paces").glob("*.tar"):

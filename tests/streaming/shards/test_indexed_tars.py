@@ -66,6 +66,7 @@ def test_samples_of_a_snapshot_are_not_looked_for_in_a_tar_that_was_written_agai
     assert keys(str(tars), **SELECTIONS["where"]) == keys(str(tars), **SELECTIONS["view"])
 
 
+@pytest.mark.medium
 def test_a_tar_that_is_gone_is_named_by_readers_of_an_older_view(tmp_path):
     tars = write_tars(tmp_path / "tars")
     index(tars)

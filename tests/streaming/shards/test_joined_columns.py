@@ -77,6 +77,7 @@ def test_batches_have_the_columns_as_metadata_and_tensors(folder, where, transfo
         assert kinds == [torch.float32, torch.int64, torch.bool]
 
 
+@pytest.mark.medium
 def test_worker_processes_make_the_same_batches(folder):
     one, two = (list(StreamingDataLoader(opened(folder), num_workers=number)) for number in (0, 1))
     for batch, other in zip(one, two, strict=True):
@@ -244,6 +245,7 @@ def test_audio_comes_at_the_newest_snapshot_that_columns_and_latents_have(tmp_pa
         StreamingDataset(remote=tmp_path, columns=["captions"], snapshot=2)
 
 
+@pytest.mark.medium
 def test_a_state_goes_on_with_the_columns_that_it_was_saved_with(tmp_path):
     audio = write_dataset(tmp_path, SAMPLES)
     write_columns(tmp_path, "captions", CAPTIONS, SAMPLES, audio)

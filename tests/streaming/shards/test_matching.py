@@ -43,6 +43,7 @@ def columns(output):
     return Companion("titles", COLUMNS, folder_of(output, "columns/titles", (1,)))
 
 
+@pytest.mark.medium
 def test_the_newest_snapshot_is_the_one_that_all_companions_have(audio, latents, columns):
     for companions, expected in (([], 3), ([latents], 2), ([latents, columns], 1)):
         found, fingerprint = newest_with_all(audio, "out", None, companions)

@@ -35,6 +35,7 @@ def downloads_at_once(monkeypatch):
     monkeypatch.setattr(Prefetcher, "__init__", lambda one, *args: init(one, *args) or one.begin())
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("downloads_at_once")
 def test_each_rank_downloads_what_was_simulated(server, tmp_path):
     planned = make(f"{server.uri}/audio", tmp_path / "simulated", world=World(0, 2), **OWN_SHARDS)
