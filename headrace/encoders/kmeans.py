@@ -43,7 +43,7 @@ class KmeansSettings:
     @property
     def path(self) -> Path:
         """Path of the centroids."""
-        return Path(str(self.centroids))
+        return weights.local_path(str(self.centroids))
 
 
 def parsed_settings(settings: Mapping[str, object]) -> KmeansSettings:

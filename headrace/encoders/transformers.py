@@ -50,7 +50,7 @@ def model_folder(settings: HubModel, kind: str = "transformers") -> Path:
     Raises:
         MissingDependencyError: `model` is not a folder, and the hub does not provide it.
     """
-    if (folder := Path(settings.model)).is_dir():
+    if (folder := weights.local_path(settings.model)).is_dir():
         return folder
     if importlib.util.find_spec("huggingface_hub") is None:
         raise MissingDependencyError(

@@ -6,6 +6,7 @@ Torch is imported only when weights are loaded.
 import functools
 import hashlib
 import importlib.util
+import os
 import pickle
 import re
 from collections.abc import Mapping
@@ -18,6 +19,23 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 _PACKAGED = re.compile(r"([A-Za-z_]\w*):([^/\\].*)")
+_ROOTS: list[Path] = []
+
+
+def look_below(root: Path) -> None:
+    """Let relative paths in settings be those below a project's root, before those below other roots."""
+    if root in _ROOTS:
+        _ROOTS.remove(root)
+    _ROOTS.insert(0, root)
+
+
+def local_path(name: str) -> Path:
+    """Path of a file or folder that a setting names: of a relative one, below a project's root if something is there.
+
+    Otherwise it is relative to the working directory. `~` at the start is the home folder.
+    """
+    path = Path(os.path.expanduser(name))  # noqa: PTH111 - Path reads ./~ as ~, and fails on ~nobody
+    return next((found for root in _ROOTS if (found := root / path).exists()), path)
 
 
 def packaged_file(package: str, path: str, install: str) -> Path:
@@ -51,8 +69,8 @@ def named_file(name: str, what: str) -> Path:
         ConfigError: there is no such file.
         MissingDependencyError: the package is not installed, or lacks the file.
     """
-    if Path(name).is_file():
-        return Path(name)
+    if (path := local_path(name)).is_file():
+        return path
     if (packaged := _PACKAGED.fullmatch(name)) is None:
         raise ConfigError(f"{what}: no such file: {name}")
     return packaged_file(packaged[1], packaged[2], f"pip install --no-deps {packaged[1].replace('_', '-')}")

