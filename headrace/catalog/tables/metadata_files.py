@@ -332,7 +332,8 @@ def _format_of(file: Path, form: TableConfig) -> TableFormat | None:
 def checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], types: Mapping[str, ColumnType]) -> pl.Schema:
     """The types that the columns of a table get. Raises `ConfigError`."""
     if lacking := [column for column in types if column not in schema]:
-        raise ConfigError(f"{name}: types: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
+        key = "types, or source.rows" if types[lacking[0]] is ColumnType.INTERVALS else "types"
+        raise ConfigError(f"{name}: {key}: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
     return _stored_types(schema, name, texts, types)
 
 

@@ -172,7 +172,8 @@ def check_json(sets: Sequence[ColumnSet], primary: ShardSet, table: NumberedSnap
     for one in sets:
         for spec in () if one.only_fills else one.joined:
             if spec.name in names:
-                raise ConfigError(clash(spec.name, one.name, f"the JSON of the samples in {primary.storage.uri}"))
+                found = clash(spec.name, one.name, f"the JSON of the samples in {primary.storage.uri}")
+                raise ConfigError(f"{found}; a data set with source.json: minimal has no metadata in its JSON")
 
 
 def clash(name: str, of_set: str, other: str) -> str:

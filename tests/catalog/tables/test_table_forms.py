@@ -120,5 +120,7 @@ def test_a_declared_column_must_exist_and_paths_stay_text(tmp_path):
     file = written(tmp_path, [["path", "v"], ["1", "2"]])
     with pytest.raises(ConfigError, match="types: there is no column 'w'; the columns are path, v"):
         by_metadata(file, types={"w": "int"})
+    with pytest.raises(ConfigError, match=r"types, or source\.rows: there is no column 'turns'"):
+        by_metadata(file, types={"turns": "intervals"})
     with pytest.raises(ConfigError, match="column 'path' holds paths or keys"):
         by_metadata(file, types={"path": "int"})
