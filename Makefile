@@ -43,7 +43,8 @@ test test-slow: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)  ## Fast tests
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal --timeout 120 -m "not medium and not slow and not gpu"
 
-# More than half of the live daemons' time is waiting, so others go on beside them; a file's tests stay together.
+# Tests marked `medium` or `slow`. More than half of the live daemons' time is waiting, so others go on beside them; a
+# file's tests stay together.
 test-slow: $(STAMP)  ## All others: whole builds, live daemon, browser, servers, drills
 	@tools/install-for-tests
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout 900 -m "(medium or slow) and not gpu" || [ $$? -eq 5 ]  # 5: no test yet

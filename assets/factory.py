@@ -7,6 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from headrace.encoders.weights import look_below
 from headrace_dagster.assets.audio_shards import audio_shards_asset
 from headrace_dagster.assets.catalog import catalog_asset
 from headrace_dagster.assets.centroids import centroids_asset
@@ -56,11 +57,12 @@ def _dataset_assets(dataset: ProjectDataset) -> list[dg.AssetsDefinition | dg.As
 
 
 def default_resources(root: Path) -> dict[str, object]:
-    """The resources that the assets need, by resource key; relative URIs are below `root`.
+    """The resources that the assets need, by resource key; relative URIs, and files of encoders, are below `root`.
 
     Raises:
         ConfigError: a variable of the environment that configures one is invalid.
     """
+    look_below(root)
     return {
         "headrace_storage": StorageResource(root=str(root)),
         "headrace_workers": workers_of(os.environ),

@@ -8,7 +8,6 @@ from typing import cast
 import dagster as dg
 
 from headrace.config.folder import find_configs
-from headrace.encoders.weights import look_below
 from headrace.errors import ConfigError
 from headrace_dagster.assets.factory import build_assets, default_resources
 from headrace_dagster.assets.invalid_yaml import invalid_yaml_assets
@@ -47,7 +46,6 @@ def dataset_definitions(  # noqa: PLR0913 - what projects may set
     Raises:
         ConfigError: the folder is missing, a resource has another key, or `key_prefix` is invalid.
     """
-    look_below(Path(root).absolute())
     origin = DatasetFolder(Path(root, folder), Path(root), None if names is None else tuple(names))
     found = find_configs(origin.path, origin.root, names)
     for fault in found.faults:

@@ -8,8 +8,7 @@ from pathlib import Path
 from headrace.cli.as_json import print_json
 from headrace.cli.tables import grid, plain_console
 from headrace.config.dataset import load_config
-from headrace.config.folder import make_importable, root_of
-from headrace.encoders.weights import look_below
+from headrace.config.folder import root_of, use_project
 from headrace.errors import ConfigError
 from headrace.verification.certificate import Certificate, certify, latent_sets, this_device
 
@@ -29,9 +28,7 @@ def run_encode_again(options: argparse.Namespace, bar: _ProgressBar) -> int:
     """
     if options.config is None:
         raise ConfigError("--encode-again needs --config NAME.yaml, which says what encodes the latents")
-    root = root_of(Path(options.config))
-    make_importable(root)
-    look_below(root)
+    use_project(root_of(Path(options.config)))
     sets = latent_sets(options.path, load_config(Path(options.config)))
     device = this_device()
     with bar("encoding again", None) as advance:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.config.dataset import DatasetConfig, load_config
+from headrace.encoders.weights import look_below
 from headrace.errors import ConfigError
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 
@@ -108,8 +109,9 @@ def root_of(yaml: Path) -> Path:
     return next((folder for folder in (own, *own.parents) if _is_project(folder)), own)
 
 
-def make_importable(root: Path) -> None:
-    """Let modules of the user be imported from a folder, behind everything that is installed."""
+def use_project(root: Path) -> None:
+    """Let settings name modules and files below a project's root; modules behind everything that is installed."""
+    look_below(root)
     if str(root) not in sys.path:
         sys.path.append(str(root))
 

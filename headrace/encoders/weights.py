@@ -24,9 +24,8 @@ _ROOTS: list[Path] = []
 
 def look_below(root: Path) -> None:
     """Let relative paths in settings be those below a project's root, before those below other roots."""
-    if root in _ROOTS:
-        _ROOTS.remove(root)
-    _ROOTS.insert(0, root)
+    found = root.absolute()
+    _ROOTS[:] = [found, *(other for other in _ROOTS if other != found)]
 
 
 def local_path(name: str) -> Path:

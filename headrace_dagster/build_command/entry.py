@@ -5,8 +5,7 @@ import sys
 import time
 
 from headrace.cli.as_json import print_json
-from headrace.config.folder import make_importable
-from headrace.encoders.weights import look_below
+from headrace.config.folder import use_project
 from headrace_dagster.build_command.place import Place
 from headrace_dagster.build_command.standing import up_to_date, with_seconds
 
@@ -17,8 +16,7 @@ def build_place(place: Place, options: argparse.Namespace) -> int:
     Raises:
         ConfigError: the YAML file is invalid, or the selection names no asset of the data set.
     """
-    make_importable(place.root)
-    look_below(place.root)
+    use_project(place.root)
     if options.plan:
         from headrace_dagster.build_command.planning import plan_place  # noqa: PLC0415 - polars
 

@@ -5,11 +5,13 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headrace.cli import main
 from tests.support import custom_encoder
 from tests.support.certified_latents import CertifiedLatents
+from tests.support.latent_builds import MEL
 from tests.support.latent_damage import replace_latents
 
 
@@ -58,3 +60,12 @@ def test_an_encoder_of_the_user_is_imported_from_the_root(below, tmp_path, monke
     monkeypatch.delitem(sys.modules, "users_encoder")
     assert main(["verify", str(tmp_path), "--encode-again", "1", "--config", str(file)]) == 0
     monkeypatch.delitem(sys.modules, "users_encoder")
+
+
+def test_files_of_encoders_are_found_below_the_root(tmp_path, monkeypatch):
+    path = tmp_path / "centroids.npy"
+    np.save(path, np.eye(MEL["num_mels"], dtype=np.float32))
+    data = CertifiedLatents(tmp_path, {"kind": "kmeans", "encoder": {"kind": "log_mel", **MEL}, "centroids": str(path)})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert data.verify(centroids="centroids.npy") == 0

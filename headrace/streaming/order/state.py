@@ -95,26 +95,18 @@ class StreamState:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object without what is empty or `key_at`'s default; `from_json` is its inverse."""
-        fields = asdict(self) | {
+        may_lack = {
             "latents_snapshots": list(self.latents_snapshots),
             "latents_fingerprints": list(self.latents_fingerprints),
-            "key_at": self.key_at.value,
+            "key_at": None if self.key_at is KeyAt.FIRST_DOT else self.key_at.value,
+            "view": self.view and self.view.to_json(),
             "columns_snapshots": dict(self.columns_snapshots),
+            "revision": self.revision,
+            "windows": self.windows and self.windows.to_json(),
+            "remote": self.remote,
         }
-        if self.view is None:
-            del fields["view"]
-        else:
-            fields["view"] = self.view.to_json()
-        for name in ("latents_snapshots", "latents_fingerprints", "columns_snapshots", "revision", "remote"):
-            if not fields[name]:
-                del fields[name]
-        if self.key_at is KeyAt.FIRST_DOT:
-            del fields["key_at"]
-        if self.windows is None:
-            del fields["windows"]
-        else:
-            fields["windows"] = self.windows.to_json()
-        return fields
+        fields = asdict(self) | may_lack
+        return {name: value for name, value in fields.items() if value or name not in may_lack}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Self:

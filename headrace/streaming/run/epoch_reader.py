@@ -78,12 +78,10 @@ class EpochReader:
             why = (
                 f"the epoch's {run.order.num_samples} samples fill no global batch, and last_batch='drop' leaves them "
                 "out; lower batch_size, or use last_batch='pad'"
+                if run.order.num_samples
+                else "the streams have no samples; look at split, view and where, and whether every sample is shorter "
+                "than a window, which last_window='drop' leaves out"
             )
-            if not run.order.num_samples:
-                why = (
-                    "the streams have no samples; look at split, view and where, and whether every sample is shorter "
-                    "than a window, which last_window='drop' leaves out"
-                )
             warnings.warn(f"no batch will come: {why}", stacklevel=2)
         return run
 
