@@ -1,6 +1,6 @@
 """The asset NAME/<view>_view: evaluates a view on the newest audio and columns, and commits its snapshot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
@@ -68,9 +68,9 @@ def view_asset(dataset: ProjectDataset, name: str) -> dg.AssetsDefinition:
     return view
 
 
-def waits(dataset: ProjectDataset, output: Storage, name: str) -> bool:
-    """Whether a view is not built yet because it reads columns of optional tables that are not there."""
-    return bool(awaited_sets(output, WantedView.of(dataset.config, name)))
+def waits(dataset: ProjectDataset, output: Storage, name: str, failed: Sequence[str] = ()) -> bool:
+    """Whether a view is not built yet because it reads columns of sets that failed, or of absent optional tables."""
+    return bool(awaited_sets(output, WantedView.of(dataset.config, name), failed))
 
 
 def has_view(dataset: ProjectDataset, output: Storage, name: str, records: AssetRecords) -> bool:

@@ -12,6 +12,7 @@ import dagster as dg
 
 from headrace.assemble.centroids import with_centroids
 from headrace.assemble.column_sets import rows_of_set, rows_of_texts
+from headrace.assemble.latents import LatentSettings
 from headrace.assemble.reconcile import latent_settings, wanted_columns, wanted_latents, wanted_partitions
 from headrace.assemble.stages import Stage, StageKind, latents_by_part, stages_of
 from headrace.assemble.staleness import BuildNeed, plan_build
@@ -19,7 +20,7 @@ from headrace.assemble.waves import PartitionWork
 from headrace.catalog.stored.header import CatalogHeader, read_current_header
 from headrace.config.content import LatentsConfig
 from headrace.config.dataset import DatasetConfig
-from headrace.errors import CatalogError, NotFoundError
+from headrace.errors import CatalogError, HeadraceError, NotFoundError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.sizes_file import SIZES, has_true_sizes
@@ -48,7 +49,7 @@ class DueWork:
         partitions: the work of each partition that is not up to date.
         finish: assets to materialize once all partitions are done, upstream first.
         token: identifies what these assets, or those of `rest`, are made from; empty if there are none.
-        rest: while partitions lack only sets of latents, the assets that are made without these, upstream first.
+        rest: while partitions lack no audio, the assets that are made without the sets that they lack, upstream first.
         hours: about how many hours of audio the partitions hold.
     """
 
@@ -105,7 +106,7 @@ class DueWorkReader:
         ]
         files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
         files += [f"{name} {SIZES} {file_version(shards, SIZES)}" for name, shards in self.folders().items()]
-        settings = [str(found and latent_settings(found)) for found in map(self._frozen, self.config.latents)]
+        settings = [str(self._settings(latents)) for latents in self.config.latents]
         return short_digest(self.input_version(), *settings, *files)
 
     def input_version(self) -> str:
@@ -146,13 +147,25 @@ class DueWorkReader:
         return DueWork({}, finish, self._finish_token(catalog.digest, stages, untrue))
 
     def _wanted_latents(self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig) -> dict[str, str]:
-        """`wanted_latents`; nothing while the table that has their texts was never valid."""
+        """`wanted_latents`; nothing before centroids are fitted, or while the table of their texts was never valid.
+
+        If the encoder cannot be loaded, they are stale as long as the reason is the same: their run fails with it.
+        """
+        settings = self._settings(latents)
+        if settings is None or isinstance(settings, str):
+            return dict.fromkeys(audio, settings) if settings else {}
         try:
             rows = rows_of_texts(self.storage.output(self.config), self.config, latents)
         except CatalogError:
             return {}
-        frozen = self._frozen(latents)
-        return {} if frozen is None else wanted_latents(audio, latent_settings(frozen), rows)
+        return wanted_latents(audio, settings, rows)
+
+    def _settings(self, latents: LatentsConfig) -> LatentSettings | str | None:
+        """The settings of latents; None before centroids are fitted; the reason if the encoder cannot be loaded."""
+        try:
+            return None if (frozen := self._frozen(latents)) is None else latent_settings(frozen)
+        except HeadraceError as error:
+            return str(error)
 
     def _frozen(self, latents: LatentsConfig) -> LatentsConfig | None:
         """Latents with their fitted centroids; None while these have not been fitted."""
@@ -214,10 +227,16 @@ class DueWorkReader:
         audio: Mapping[str, ManifestSummary],
         missing: Callable[[str], Mapping[str, float]],
     ) -> dict[str, _StageState]:
-        """The stages of the sets of columns; a set whose table was never valid has none."""
+        """The stages of the sets of columns; a set whose table was never valid has none.
+
+        If a feature cannot be loaded, its columns are stale as long as the reason is the same: their run fails with it.
+        """
         output, stages = self.storage.output(self.config), {}
         for stage in stages_of(self.config, StageKind.COLUMNS):
-            rows = rows_of_set(output, catalog, stage.name, self.config)
+            try:
+                rows = rows_of_set(output, catalog, stage.name, self.config)
+            except HeadraceError as error:
+                rows = dict.fromkeys(catalog.partitions, str(error))
             if rows is not None:
                 stages[stage.part] = self._stage(stage.part, wanted_columns(audio, rows), missing)
         return stages
@@ -233,13 +252,19 @@ class DueWorkReader:
         return _StageState(wanted, found, plan.current, todo, since)
 
     def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-        """The indexes that have only to write `sizes.json` again, and the assets that are not up to date."""
+        """The indexes that have only to write `sizes.json` again, and the assets that are not up to date.
+
+        Without the stage of a set of columns, views that need it are left out; without one of latents, the smoke test,
+        which joins all sets.
+        """
         lacking, untrue, snapshots = self._lacking_before_the_smoke_test(catalog, stages)
         smoke, report = self.keys.loader_smoke_test, self.keys.dataset_report
         columns = {*map(self.keys.view, self.config.views)}
         columns |= {*map(self.keys.index, stages_of(self.config, StageKind.COLUMNS))}
-        if not columns.issuperset(lacking) or not self.records.is_made_from(
-            smoke, smoke_inputs(self.config, snapshots)
+        has_latents = latents_by_part(self.config).keys() <= stages.keys()
+        if has_latents and (
+            not columns.issuperset(lacking)
+            or not self.records.is_made_from(smoke, smoke_inputs(self.config, snapshots))
         ):
             lacking.append(smoke)
         if lacking or not has_report(self.dataset, self.storage, self.records):
@@ -272,10 +297,11 @@ class DueWorkReader:
             if stage == AUDIO and newest is not None:
                 number = newest.number
         is_changed, output = bool(lacking), self.storage.output(self.config)
+        absent = [stage.name for part, stage in self._stages.items() if _is_columns(part) and part not in stages]
         lacking += [
             self.keys.view(name)
             for name in self.config.views
-            if not waits(self.dataset, output, name)
+            if not waits(self.dataset, output, name, absent)
             and (is_changed or not has_view(self.dataset, output, name, self.records))
         ]
         return lacking, untrue, snapshots
@@ -283,18 +309,11 @@ class DueWorkReader:
     def _rest(
         self, catalog: str, partitions: Mapping[str, PartitionWork], stages: Mapping[str, _StageState]
     ) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-        """`_lacking` of assets that need no set of latents that partitions lack.
-
-        The smoke test joins all sets, so it waits.
-        """
+        """`_lacking` of assets that need no set which partitions lack; nothing if they lack audio."""
         lacking = {stage for work in partitions.values() for stage in work.stages}
-        if not lacking.isdisjoint([AUDIO, *filter(_is_columns, stages)]):
+        if AUDIO in lacking:
             return [], []
-        done = {name: stage for name, stage in stages.items() if name not in lacking}
-        rest, untrue, _ = self._lacking_before_the_smoke_test(catalog, done)
-        if rest or not has_report(self.dataset, self.storage, self.records):
-            rest.append(self.keys.dataset_report)
-        return untrue, rest
+        return self._lacking(catalog, {name: stage for name, stage in stages.items() if name not in lacking})
 
     def _finish_token(self, catalog: str, stages: Mapping[str, _StageState], untrue: Iterable[dg.AssetKey] = ()) -> str:
         """Digest of what the last assets are made from. A file that is lost again is other work than the first time."""
@@ -317,12 +336,11 @@ def _work(partition: str, stages: Mapping[str, _StageState]) -> PartitionWork | 
     marks += [f"{name} {stages[name].missing[partition]}" for name in lacking if partition in stages[name].missing]
     is_missing = any(partition in stages[name].missing for name in lacking)
     cheap = list(takewhile(_is_columns, lacking[1:]))
-    is_latents = lacking[0] != AUDIO and not _is_columns(lacking[0])  # sets of latents share the audio that they read
     return PartitionWork(
         tuple(lacking),
         short_digest(partition, *marks),
         str(BuildNeed.DAMAGED) if is_missing else None,
-        num_together=len(lacking) if is_latents else 1 + len(cheap),
+        num_together=1 + len(cheap) if lacking[0] == AUDIO else len(lacking),
     )
 
 

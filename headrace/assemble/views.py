@@ -89,13 +89,14 @@ def build_view(output: Storage, view: WantedView) -> tuple[NumberedView, bool]:
     raise BuildError(f"{view.folder(output).uri}: other writers committed first {_ATTEMPTS} times; build again")
 
 
-def awaited_sets(output: Storage, view: WantedView) -> tuple[str, ...]:
-    """The optional sets of columns that a view waits for, if it names a column that no other set has.
+def awaited_sets(output: Storage, view: WantedView, failed: Sequence[str] = ()) -> tuple[str, ...]:
+    """The sets of columns that a view waits for, if it names a column that no other set has.
 
-    Empty if no table is absent, if the view can be built, or if what it lacks is an error. Before the first audio
-    snapshot, when columns are not known yet, a view waits for any absent table.
+    They are those that `failed`, and the optional ones without a table. Empty if there are none, if the view can be
+    built, or if what it lacks is an error. Before the first audio snapshot, when columns are not known yet, a view
+    waits for any of them.
     """
-    absent = tuple(name for name in view.optional if read_table_header(output, name) is None)
+    absent = (*failed, *(name for name in view.optional if read_table_header(output, name) is None))
     try:
         if absent:
             sets_of(view.definition, _names(fitting_sets(output, view.sets, read_snapshot(output.at("audio")))))

@@ -59,8 +59,8 @@ class PartitionWork:
         stages: names of the assets to make, upstream first: `audio`, sets of columns, then sets of latents.
         token: digest of the wanted input and of the present state; attempts are counted per token.
         reason: the reason, unless it is a change of the input.
-        num_together: this many of the first stages are always one run: audio and columns, which cost little; or all
-            sets of latents, which share the audio that they read.
+        num_together: this many of the first stages are always one run: audio and columns, which cost little; or, if
+            the audio is there, all: sets of latents share the audio that they read.
     """
 
     stages: tuple[str, ...]
@@ -76,7 +76,7 @@ class Situation:
     Attributes:
         partitions: the work of the partitions that need some, in the layout's order.
         finish: token of the work for the whole data set (snapshots, smoke test, report); None if it is done.
-        rest: token of what can be made without `partitions`, if they lack only sets of latents; else None.
+        rest: token of what can be made without `partitions`, if they lack no audio; else None.
         hours: approximate length of the audio in `partitions`.
         running: partitions that a run is working on.
         is_scanning: whether the source is being scanned.

@@ -419,7 +419,7 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
             "rows_of_texts": lambda output, config, latents: None,
             "rows_of_set": world.rows_of_set,
             "wanted_columns": world.wanted_columns,
-            "latent_settings": lambda latents: latents.name,
+            "latent_settings": lambda latents: latents,
             "input_version": lambda config, output: str(world.header),
             "newest_summaries": lambda shards: dict(world.manifests[shards]),
             "newest_snapshot": world.snapshots.get,
@@ -428,6 +428,7 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
             "smoke_inputs": world.smoke_inputs,
             "has_report": lambda *_: world.inputs.get(world.keys.dataset_report) == world.held(),
             "has_view": lambda *_: world.inputs.get(world.keys.view("long")) == world.held(),
+            "waits": lambda dataset, output, name, absent=(): bool(absent),
         },
         stale_partitions: {
             "AssetRecords": lambda *_: world,

@@ -95,7 +95,7 @@ def fakes(monkeypatch):
         "rows_of_texts": lambda output, config, latents: None,
         "rows_of_set": lambda output, catalog, name, config: {},
         "wanted_columns": lambda ready, rows: {name: f"{COLUMNS} of {name}" for name in ready},
-        "latent_settings": lambda latents: latents.name,
+        "latent_settings": lambda latents: latents,
         "newest_summaries": lambda shards: fakes.found[shards],
         "newest_snapshot": lambda shards: fakes.snapshots[shards],
         "is_committed": fakes.committed,

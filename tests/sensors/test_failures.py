@@ -88,6 +88,58 @@ def test_latents_that_fail_keep_neither_snapshots_nor_views_nor_the_report_from_
     assert (daemon.project.output / "report.html").exists()
 
 
+def loud(audio, sample_rate_hz):
+    if is_broken:
+        raise RuntimeError("no such sound")
+    return {"peak": float(abs(audio).max())}
+
+
+loud.columns, loud.fingerprint, is_broken = {"peak": "float"}, "1", False
+LOUD = {"name": "loud", "kind": "custom", "feature": f"{__name__}:loud"}
+LACKING = {"name": "lacking", "kind": "quality", "file": "no_such_package:model.onnx"}
+MEL = {"name": "mel", "encoder": {"kind": "log_mel"}}
+NO_MODEL = {"kind": "onnx", "file": "no_such_package:model.onnx", "sample_rate_hz": 16000}
+NEURAL = {"name": "neural", "encoder": NO_MODEL | {"outputs": {"vector": {"kind": "vector", "dim": 2}}}}
+
+
+@pytest.mark.parametrize("hours", [1.0, 100.0], ids=["a run for all", "a run for each kind"])
+@pytest.mark.parametrize(
+    ("failing", "is_tested"),
+    [
+        ({"features": [LOUD]}, True),
+        ({"features": [LACKING]}, True),
+        ({"latents": [MEL, NEURAL]}, False),
+        ({"features": [LOUD, LACKING], "latents": [MEL, NEURAL]}, False),
+    ],
+    ids=["a feature that refuses", "a feature's package", "an encoder's package", "all"],
+)
+def test_what_fails_or_cannot_be_loaded_stops_only_itself(daemon, monkeypatch, failing, is_tested, hours):
+    monkeypatch.setattr(f"{__name__}.is_broken", True)
+    monkeypatch.setattr(daemons, "_PATIENCE", RunPatience(()))
+    monkeypatch.setattr("headrace_dagster.sensors.due_work._SECONDS_PER_HOUR", 1 / hours)
+    names = {"loud": "loud.peak > 0"} if LOUD in failing.get("features", []) else {}
+    views = {name: {"where": where} for name, where in {"long": "duration_seconds > 0", **names}.items()}
+    project = daemon.project
+    project.write_yaml(**{"latents": [MEL], "features": []} | failing, views=views)
+    daemon.reload()
+    project.write_tone("tone001", hz=999)
+    done = [run for run in daemon.settle() if run.success]
+    assert "resting" in daemon.reasons["stale_partitions"]
+    assert count(done, "loader_smoke_test") == is_tested
+    newest = max((project.output / "audio/snapshots").glob("*.json"))
+    assert newest.name == "00000002.json"
+    made = {name: daemon.instance.get_latest_materialization_event(project.keys.view(name)) for name in views}
+    assert {name for name, event in made.items() if event} == {"long"}
+    for key in (project.keys.latents_index("mel"), project.keys.dataset_report):
+        assert daemon.instance.get_latest_materialization_event(key), key
+    monkeypatch.setattr(f"{__name__}.is_broken", False)
+    monkeypatch.setattr(loud, "fingerprint", "2")
+    project.write_yaml(features=[LOUD], latents=[MEL], views={"loud": {"where": "loud.peak > 0"}})
+    daemon.reload()
+    assert all(run.success for run in daemon.settle())
+    assert list((project.output / "views/loud/snapshots").glob("*.json"))
+
+
 @pytest.mark.parametrize(("runs", "started"), [({"per_tick": 2}, 2), ({"per_tick": 9, "in_flight": 3}, 3)])
 def test_the_yaml_bounds_the_runs_that_a_tick_starts(daemon, runs, started):
     layout = {"samples_per_shard": 1, "partitions": {"train": 5}}
