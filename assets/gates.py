@@ -54,7 +54,8 @@ def failed_shards(
     """By partition, the names of its checks whose last result is a failure."""
     keys = [dg.AssetCheckKey(shards, name) for name in checks]
     found: dict[str, list[str]] = {}
-    for (check, partition), result in partition_check_results(instance, keys).items():
+    only = next(iter(partitions)) if len(partitions) == 1 else None
+    for (check, partition), result in partition_check_results(instance, keys, only).items():
         if partition in partitions and result is CheckResult.FAILED:
             found.setdefault(partition, []).append(check.name)
     return found

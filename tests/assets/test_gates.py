@@ -60,6 +60,23 @@ def test_a_failed_partition_stops_only_what_needs_it(instance):
     assert not error.value.allow_retries
 
 
+def test_the_gate_of_one_partition_reads_nothing_of_others(instance, monkeypatch):
+    """A run of many partitions asks for each of them."""
+    for number in range(5):
+        checked(instance, SHARDS, "conservation", passed=number != 3, partition=f"train-{number:04d}")
+    store, read = instance.event_log_storage, []
+    asked = store.get_asset_check_partition_info
+
+    def counted(*args, **named):
+        read.extend(found := asked(*args, **named))
+        return found
+
+    monkeypatch.setattr(store, "get_asset_check_partition_info", counted)
+    assert failed_shards(instance, SHARDS, {"train-0003"}) == {"train-0003": ["conservation"]}
+    assert failed_shards(instance, SHARDS, ["train-0004"]) == {}
+    assert len(read) == 2
+
+
 def test_each_aligned_column_has_a_check_with_a_distinct_valid_name():
     latents = LatentsConfig(name="mel", encoder={"kind": "log_mel"}, frame_aligned=["f0", "a b", "a-b"])
     checks = checks_of_latents(latents)
