@@ -8,7 +8,6 @@ code server 65 MB. `headrace.catalog.stored.parts` reads and writes the parts.
 
 import hashlib
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ import numpy as np
 
 from headrace.catalog.stored.column_header import TABLES_FOLDER, header_path, read_table_header, table_folder
 from headrace.catalog.stored.header_lines import PARTS_FOLDER, CatalogTotals, Part
+from headrace.checksums import crc32
 from headrace.config.dataset import DatasetConfig
 from headrace.config.source import SampleKind
 from headrace.errors import CatalogError, FormatError, NotFoundError
@@ -172,7 +172,7 @@ class CatalogHeader:
 @lru_cache(maxsize=1)  # a build reads one header many times
 def _parsed(blob: bytes, name: str) -> CatalogHeader:
     totals, lines = _checked(blob, name)
-    entries = (_entry(line, name) for line in lines)
+    entries = (_entry(line, name) for line in lines.splitlines() if line)
     return CatalogHeader(totals, {entry.partition: entry for entry in entries})
 
 
@@ -184,11 +184,11 @@ def partition_in(blob: bytes, partition: str, name: str) -> tuple[CatalogTotals,
         CatalogError: the catalog has no such partition.
     """
     totals, lines = _checked(blob, name)
-    opening = f'{{"partition": {json.dumps(partition)}, '.encode()
-    for line in lines:
-        if line.startswith(opening):
-            return totals, _entry(line, name)
-    raise CatalogError(f"{name}: the catalog has no partition {partition!r}; {SCAN_AGAIN}")
+    opening = f'\n{{"partition": {json.dumps(partition)}, '.encode()
+    begin = lines.find(opening) + 1
+    if not begin:
+        raise CatalogError(f"{name}: the catalog has no partition {partition!r}; {SCAN_AGAIN}")
+    return totals, _entry(lines[begin : lines.find(b"\n", begin)], name)
 
 
 def read_header(output: Storage) -> CatalogHeader | None:
@@ -338,9 +338,9 @@ def read_durations(output: Storage, header: CatalogHeader) -> list[float]:
     return found
 
 
-def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:
-    """The first line of a header, and its other lines, which are not parsed."""
-    first, *lines = blob.splitlines() or [b""]
+def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, bytes]:
+    """The first line of a header, and what follows it, from its line break on, which is not parsed."""
+    first = blob.partition(b"\n")[0]
     try:
         content = json_value(first)
         version, expected = content.pop(_VERSION), str(content.pop(_CHECKSUM, "none"))
@@ -352,7 +352,7 @@ def _checked(blob: bytes, name: str) -> tuple[CatalogTotals, list[bytes]]:
     if expected != found:
         raise FormatError(f"{name}: damaged: CRC-32 {expected} expected, {found} found; {_way_out(name)}")
     try:
-        return typed(CatalogTotals, content), lines
+        return typed(CatalogTotals, content), blob[len(first) :]
     except ValueError as error:
         raise FormatError(f"{name}: incomplete ({error}); {_way_out(name)}") from error
 
@@ -362,7 +362,7 @@ def _way_out(name: str) -> str:
 
 
 def _crc32(text: bytes) -> bytes:
-    return b"%08x" % zlib.crc32(text)
+    return b"%08x" % crc32(text)
 
 
 def _entry(line: bytes, name: str) -> PartitionEntry:
