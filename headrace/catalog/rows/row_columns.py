@@ -84,14 +84,10 @@ class RowColumns:
 def _span_columns(columns: ColumnsConfig, names: Sequence[str]) -> dict[str, str]:
     """The columns of spans that `source.columns` names, and those that have the default names."""
     mapped = columns.model_fields_set
-    found = {}
-    for role, ours in _ROLES.items():
-        other = {"end": "duration", "duration": "end"}.get(role, role)
-        default = role if role in names and other not in mapped else None
-        name = getattr(columns, role) if role in mapped else default
-        if name is not None:
-            found[ours] = name
-    return found
+    ends = columns.end or columns.duration  # where one of them has a column, the other has none by default
+    defaults = {role: role for role in names if role == "start" or not ends}
+    spans = {ours: getattr(columns, role) if role in mapped else defaults.get(role) for role, ours in _ROLES.items()}
+    return {ours: name for ours, name in spans.items() if name is not None}
 
 
 def with_roles(

@@ -42,6 +42,9 @@ def prepared(table, columns=None, first_row=1, fields=None):
         (["path", "start", "end", "duration"], {"end": "end"}, {START: "start", END: "end"}),
         (["path", "begin", "end"], {"start": "begin"}, {START: "begin", END: "end"}),
         (["path", "start", "end"], {"start": None, "end": None}, {}),
+        (["path", "start", "end", "duration"], {"end": None}, {START: "start", DURATION: "duration"}),
+        (["path", "start", "end", "duration"], {"duration": None}, {START: "start", END: "end"}),
+        (["path", "start", "duration"], {"end": None, "duration": None}, {START: "start"}),
     ],
 )
 def test_spans_have_default_names_unless_others_are_given(names, columns, spans):
