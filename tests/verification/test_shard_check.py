@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 
+from headrace.audio import AudioFormat
+from headrace.config.partitioning import Partitioning
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.shard_list import shards_of
 from headrace.verification.shard_check import Depth, check_shard
+from tests.support.builds import Project
 
 
 @pytest.fixture
@@ -64,3 +68,26 @@ def test_a_shard_that_is_gone_is_a_fault(shard, output):
 def test_a_file_of_columns_is_checked_as_such(columns_files):
     found = checked(columns_files[0])
     assert (found.num_samples, found.num_decoded, found.faults) == (5, 0, ())
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("asked", "columns"),
+    [
+        ({}, {}),
+        ({"samples": "rows", "metadata": "t.csv"}, {}),
+        ({"samples": "rows", "metadata": "t.csv"}, {"start": [0.0, 0.0, 0.01], "end": [0.02, 0.02, 0.04]}),
+        ({"samples": "rows", "metadata": "t.csv", "columns": {"key": "id"}}, {"id": ["a", "b", "c"]}),
+    ],
+)
+def test_a_shard_is_sound_if_some_of_its_samples_were_rejected_when_they_were_decoded(tmp_path, asked, columns):
+    one_shard = Partitioning({"train": 1}, {}, 4)
+    project = Project(tmp_path, layout=one_shard, audio=AudioFormat(num_channels=2), asked=asked)
+    project.put("plain.wav")
+    project.put("three.wav", channels=3)
+    paths = ["plain.wav", "three.wav", "three.wav"][: None if columns else 2]
+    project.metadata = pl.DataFrame({"path": paths, **columns})
+    refused = [one for build in project.build().partitions.values() for one in build.manifest.manifest.refused]
+    assert {one.path for one in refused} == {"three.wav"}
+    (shard,) = shards_of(locate(project.shards.uri))
+    assert (shard.num_samples, faults(shard)) == (1, [])

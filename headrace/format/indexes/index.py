@@ -195,12 +195,15 @@ class ShardIndex:
     def rejections(self) -> dict[str, str]:
         """Key of each sample whose latents were rejected → the reason.
 
+        The note also lists recordings and spans whose audio was rejected. The shard has no samples of these.
+
         Raises:
             FormatError: the note that lists them is damaged.
         """
         try:
             listed = json_value(self.notes.get(REFUSED_NOTE, "[]"))
-            return {row["key"]: str(row["reason"]) for row in listed if row.get("key")}
+            keys = set(self.keys()) if listed else ()
+            return {row["key"]: str(row["reason"]) for row in listed if row.get("key") in keys}
         except (ValueError, TypeError, AttributeError, KeyError) as error:
             raise FormatError(f"{self.shard}: damaged index ({error!r}); {tables.WAY_OUT}") from error
 
