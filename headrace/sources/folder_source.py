@@ -59,7 +59,8 @@ def open_folder(
         raise ConfigError(f"source.uri {text}: {_why_no_folder(root)}")
     if os.path.realpath(root) in map(os.path.realpath, exclude):
         raise ConfigError(
-            f"source.uri {text}: output.uri is the same folder; give the output a folder of its own, inside or outside"
+            f"source.uri {text}: output.uri or the path of a table (source.metadata, exclude, columns) is the same "
+            "folder; give the output a folder of its own, inside or outside, and name the file of a table"
         )
     return FolderSource(root, tuple(Path(path) for path in exclude), tuple(ignore), follow_links)
 

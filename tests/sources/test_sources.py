@@ -196,8 +196,8 @@ def test_a_root_that_is_a_link_is_listed(tmp_path):
         assert file.read() == b"x"
 
 
-def test_the_error_about_an_output_in_the_source_folder_names_it(tmp_path):
-    with pytest.raises(ConfigError, match=r"output\.uri is the same folder"):
+def test_the_error_about_an_output_or_a_table_that_is_the_source_folder_names_both(tmp_path):
+    with pytest.raises(ConfigError, match=r"output\.uri or the path of a table .* is the same folder"):
         open_source(tmp_path, exclude=[tmp_path / "."])
 
 

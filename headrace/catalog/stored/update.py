@@ -248,7 +248,10 @@ def why_no_recordings(scan: Scan, uri: str) -> str | None:
     if scan.num_recordings:
         return None
     if not scan.num_found:
-        return f"source.uri {uri}: the folder has no files; name the folder of the recordings"
+        return (
+            f"source.uri {uri}: the folder has no files, apart from those that are hidden or that source.ignore names; "
+            "name the folder of the recordings"
+        )
     if scan.num_left_out_files == scan.num_found:
         return (
             f"source.uri {uri}: source.where leaves out the rows of all {scan.num_found} files; correct the condition"

@@ -20,7 +20,8 @@ def scanned(tmp_path, *names):
 
 
 NO_RECORDINGS = {
-    (): ": the folder has no files; name the folder of the recordings",
+    (): ": the folder has no files, apart from those that are hidden or that source.ignore names; "
+    "name the folder of the recordings",
     ("bad.wav",): ": 1 files found, none is usable: see the reasons of their rejection",
     ("notes.txt",): ": 1 files found, none is usable: see the reasons of their rejection",
     ("a.tar", "b.tar"): ": tar files need no build, a loader reads them as they are (remote='x')",
