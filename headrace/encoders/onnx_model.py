@@ -107,8 +107,10 @@ class OnnxEncoder:
         longest = max(map(len, rows))
         chunks = np.stack([self._chunks(np.pad(row, (0, longest - len(row)))) for row in rows], 1)
         steps = list(self._steps(chunks, len(rows)))
+        own = [steps[: self.num_latent_frames(len(row))] for row in rows]  # without those of the padding
         return [
-            [np.stack([step[i][row] for step in steps]) for i in range(len(self._wanted))] for row in range(len(rows))
+            [np.stack([step[i][row] for step in of_row]) for i in range(len(self._wanted))]
+            for row, of_row in enumerate(own)
         ]
 
     def _steps(self, chunks: Array, num_rows: int) -> Iterator[list[Array]]:
