@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _FRAMES_OFF = 2
 _SHARE_OFF = 0.01
 _SECONDS_SHORT = 0.05  # an encoder that does not pad its windows gives no frames for the last of the audio
+_SECONDS_OFF = 0.5  # the context of an encoder with named outputs, unless it says otherwise
 _FULL_SCALE = 1 - 2.0**-15
 _ONE_FIELD = ("audio",)
 _GREATEST_CRC32 = (1 << 32) - 1
@@ -184,12 +185,18 @@ def _content_of_all(outputs: "Sequence[torch.Tensor]") -> int:
 def _latents(key: str, outputs: "Sequence[torch.Tensor]", stated: Mapping[str, Any]) -> ArrivedSample:
     length, width = len(outputs[0]), width_of([values.shape[1] for values in outputs])
     wanted = stated["num_frames"] / stated["sample_rate"] * stated["frame_rate_hz"]
-    off = max(_FRAMES_OFF, _SHARE_OFF * wanted)
+    off = max(_FRAMES_OFF, _SHARE_OFF * wanted, _seconds_off(stated) * stated["frame_rate_hz"])
     least = wanted - max(off, _SECONDS_SHORT * stated["frame_rate_hz"])
     is_near = not stated["frame_rate_hz"] or least <= length <= wanted + off
     wrong = "" if is_near else f"{length} latent frames, expected {wanted:.1f} from the length of its audio"
     is_finite = all(bool(values.isfinite().all()) for values in outputs if values.is_floating_point())
     return ArrivedSample(key, length, width, 0, is_finite, _content_of_all(outputs), wrong)
+
+
+def _seconds_off(stated: Mapping[str, Any]) -> float:
+    """How far the length of named outputs may be off: encoders pad to whole frames of the slowest output."""
+    hops = [one["hop"] / one["sample_rate_hz"] for one in stated.get("outputs", []) if one.get("hop")]
+    return max(_SECONDS_OFF, *hops) if hops else 0.0
 
 
 def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -62,6 +62,30 @@ def test_latents_may_be_two_frames_or_a_hundredth_longer_or_shorter_than_their_a
     assert wrong == ("" if fits else f"{length} latent frames, expected {50 * seconds}.0 from the length of its audio")
 
 
+FINE, COARSE = {"fine": (160, 16_000)}, {"coarse": (10_000, 16_000)}
+NAMED = {
+    "chunks of a second, as of EnCodec 48 kHz": (1.1, 150, {"codes": (320, 48_000), "scales": (1, 1)}, 300, True),
+    "whole frames of the slowest output": (1.0, 100, FINE | COARSE, 125, True),
+    "half a second too many": (1.0, 100, FINE, 150, True),
+    "half a second too few": (1.0, 100, FINE, 50, True),
+    "twice the frames": (10.0, 100, FINE, 2000, False),
+    "half of the frames": (10.0, 100, FINE | COARSE, 500, False),
+}
+
+
+@pytest.mark.parametrize(("seconds", "rate_hz", "outputs", "length", "fits"), NAMED.values(), ids=NAMED)
+def test_named_outputs_may_differ_by_what_a_build_accepts(seconds, rate_hz, outputs, length, fits):
+    listed = [
+        {"name": name, "kind": "frames", "hop": hop, "sample_rate_hz": of_hop}
+        for name, (hop, of_hop) in outputs.items()
+    ]
+    stated = STATED | {"num_frames": round(8000 * seconds), "frame_rate_hz": rate_hz, "outputs": listed}
+    sample = {"__key__": "a", "metadata": {"headrace": stated}}
+    for name in outputs:
+        sample |= {name: torch.zeros(length, 1), f"{name}_length": length}
+    assert (arrived_sample(sample).contradiction == "") == fits
+
+
 def test_kaldis_frames_without_padding_fit_their_audio():
     """`fbank` with `snip_edges: true`: windows of 25 ms every 10 ms, none of which goes on behind the audio."""
     for num_frames in range(400, 48_000, 79):
