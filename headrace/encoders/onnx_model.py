@@ -128,8 +128,9 @@ class OnnxEncoder:
         return np.lib.stride_tricks.sliding_window_view(padded, context + size)[::size]
 
     def _run(self, audio: Array, others: dict[str, Array]) -> list[Array]:
-        shape = self._inputs[self._audio].shape
-        audio = audio[:, None] if len(shape) == audio.ndim + 1 else audio  # models that take channels
+        axes = self._inputs[self._audio].shape
+        if len(axes) == audio.ndim + 1:  # models that take channels, before time or after it
+            audio = np.expand_dims(audio, 2 if axes[2] == 1 != axes[1] else 1)
         names = [*self._wanted, *self._settings.state.values()]
         try:
             found: list[Array] = self._session.run(names, {self._audio: np.ascontiguousarray(audio)} | others)

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -148,6 +149,33 @@ def test_outputs_of_another_shape_or_hop_are_errors(monkeypatch, width, shape, f
     codes, (count,) = encoder.encode(*_batch(length)[:2])["a"]
     assert count == min(found, -(-length // 160))
     assert codes[0, :count].flatten().tolist() == list(range(int(count) * width))
+
+
+AXES = {
+    "no channels": (["rows", "time"], (1, 200)),
+    "channels before time": (["rows", 1, "time"], (1, 1, 200)),
+    "channels after time, as of basic-pitch": (["rows", 200, 1], (1, 200, 1)),
+    "channels after time of any length": (["rows", "time", 1], (1, 200, 1)),
+    "one number of each": (["rows", 1, 1], (1, 1, 200)),
+    "names alone": (["rows", "channels", "time"], (1, 1, 200)),
+}
+
+
+@pytest.mark.parametrize("settings", [{**AT_ONCE, "input_frames": 3200}, IN_CHUNKS], ids=["at once", "in chunks"])
+@pytest.mark.parametrize(("axes", "shape"), AXES.values(), ids=AXES)
+def test_audio_has_the_axes_of_the_model(monkeypatch, settings, axes, shape):
+    encoder, batch, lengths = encoders.load("onnx", settings), *_batch(160)[:2]
+    expected, session = encoder.encode(batch, lengths)["level"], encoder._session
+    size = settings.get("input_frames", 200)
+
+    def run(names, given):
+        assert given["audio"].shape == tuple(size if one == 200 else one for one in shape)
+        return session.run(names, given | {"audio": given["audio"].reshape(1, size)})
+
+    monkeypatch.setattr(encoder, "_session", SimpleNamespace(run=run))
+    monkeypatch.setitem(encoder._inputs, "audio", SimpleNamespace(shape=axes))
+    found = encoder.encode(batch, lengths)["level"]
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("input_frames", [400, 1601, 4001])
