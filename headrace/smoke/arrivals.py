@@ -194,7 +194,7 @@ def _latents(key: str, outputs: "Sequence[torch.Tensor]", stated: Mapping[str, A
 
 
 def _seconds_off(stated: Mapping[str, Any]) -> float:
-    """How far the length of named outputs may be off: encoders pad to whole frames of the slowest output."""
+    """Seconds that named outputs may be longer or shorter: encoders pad to whole frames of the slowest one."""
     hops = [one["hop"] / one["sample_rate_hz"] for one in stated.get("outputs", []) if one.get("hop")]
     return max(_SECONDS_OFF, *hops) if hops else 0.0
 
