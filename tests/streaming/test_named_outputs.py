@@ -213,3 +213,21 @@ def test_an_output_may_not_have_the_name_of_another_field(root, tmp_path, case):
     write_columns(folder, "scores", {"codes": ("float", lambda key: 1.0)})
     with pytest.raises(ConfigError, match=r"'codes\w*' .*has the name of|'codes' of the set 'scores' has the name of"):
         StreamingDataset(remote=str(folder), latents=["mel"], columns=["scores"], batch_size=1, **CLASHES[case])
+
+
+CUTS = {
+    "windows": {"window_seconds": 0.1},
+    "windows of latents that are joined": {"window_seconds": 0.1, "latents": ["mel"]},
+    "windows of some fields": {"window_seconds": 0.1, "fields": ["metadata"]},
+    "crops of latents that are joined": {"crop_seconds": 0.1, "latents": ["mel"]},
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_latents_without_time_cannot_be_cut_by_their_own(root, tmp_path, case):
+    folder = tmp_path / "copy"
+    shutil.copytree(root, folder)
+    Built(folder, "vector", encoder="tests.support.outputs_encoder:Vector").commit()
+    words = "nothing to cut there: name the latents with a time axis as remote, and join this folder to them"
+    with pytest.raises(ConfigError, match=words):
+        list(loader(folder / "latents/vector", batch_size=2, **CUTS[case]))

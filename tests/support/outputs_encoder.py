@@ -65,3 +65,14 @@ class Paces(Quantizer):
     def encode(self, batch: Tensor, lengths: Tensor) -> dict[str, object]:
         fine = (_steps(batch, 160).abs().mean(2, keepdim=True) * NUM_CODES).round().long()
         return super().encode(batch, lengths) | {"fine": (fine.expand(-1, -1, 2), -(-lengths // 160))}
+
+
+class Vector(Quantizer):
+    """The vector alone."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+        self.outputs = {"embedding": self.outputs["embedding"]}
+
+    def encode(self, batch: Tensor, lengths: Tensor) -> dict[str, object]:
+        return {"embedding": super().encode(batch, lengths)["embedding"]}

@@ -247,6 +247,11 @@ def _counted(primary: ShardSet, index: IndexOf, windows: Windows, cache_folder: 
 
 def _check_known(index: ShardIndex, rows: Ints, frames: Ints, rates: NDArray[np.float64]) -> None:
     unknown = np.flatnonzero((frames < 0) | (rates <= 0))
+    if len(unknown) and index.outputs and not index.outputs[0].is_timed:
+        raise ConfigError(
+            f"{index.shard}: its outputs have no time axis, so windows have nothing to cut there: name the latents "
+            "with a time axis as remote, and join this folder to them"
+        )
     if len(unknown):
         raise ConfigError(
             f"{index.shard}: the index does not know the length or the rate of sample "
