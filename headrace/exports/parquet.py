@@ -1,6 +1,7 @@
 """Exports Parquet files that `datasets.load_dataset` plays: audio as `struct<bytes, path>`, metadata as columns.
 
 Files are `data/train-00000-of-00012.parquet`, with a card in `README.md`, which is not replaced once it is edited.
+The card does not list the files: `datasets` would take what it kept of an earlier export with the same list.
 """
 
 import json
@@ -8,8 +9,6 @@ import math
 import re
 from collections import Counter
 from typing import Any
-
-import yaml
 
 from headrace.errors import FormatError, MissingDependencyError
 from headrace.exports.exporter import ExportFields, ExportSample, Takes, Written, user_metadata
@@ -73,10 +72,7 @@ class ParquetExporter:
     def finish(self) -> Written:
         """See `Exporter.finish`."""
         self._close()
-        splits = [split for split, count in self._fields.splits.items() if count]
-        listed = [{"split": re.sub(r"\W", "_", split), "path": f"data/{split}-*"} for split in splits]
-        head = yaml.safe_dump({"configs": [{"config_name": "default", "data_files": listed}]}, sort_keys=False)
-        self._folder.write_once("README.md", f"---\n{head}---\n\n# {self._fields.name}\n".encode())
+        self._folder.write_once("README.md", f"# {self._fields.name}\n".encode())
         return Written(self._numbers.total())
 
     def _features(self) -> dict[str, Any]:
@@ -153,7 +149,8 @@ class ParquetExporter:
         num_files = math.ceil(self._fields.splits[self._split] / self._rows_per_file(self._split))
         with self._file:
             self._file.seek(0)
-            self._folder.write(f"data/{self._split}-{number:05d}-of-{num_files:05d}.parquet", self._file)
+            name = re.sub(r"\W", "_", self._split)  # `datasets` finds splits by the names of files
+            self._folder.write(f"data/{name}-{number:05d}-of-{num_files:05d}.parquet", self._file)
         self._split, self._num_rows = None, 0
 
 

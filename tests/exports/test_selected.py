@@ -131,10 +131,37 @@ def test_row_groups_and_files_of_parquet_have_their_limits(export, monkeypatch):
     assert said["num_shards"] == len(list((target / "data").iterdir()))
 
 
+SPLITS = {
+    "one": ("train",),
+    "beginnings of others": ("dev", "dev-clean", "train", "train-other"),
+    "names of one's own": ("Abc1", "x"),
+}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("names", SPLITS.values(), ids=SPLITS)
+@pytest.mark.parametrize("card", ["written", "edited"])
+def test_datasets_reads_each_export_and_each_split_of_a_folder_again(names, card, tmp_path, monkeypatch):
+    """With a list of files in the card, `datasets` takes what it kept of an earlier export, and `dev-*` for `dev`."""
+    import datasets
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for number, size in enumerate((3, 3, 5)):
+        samples = {name: clips(size, first=100 * number + 10 * i) for i, name in enumerate(names)}
+        write_dataset(tmp_path / f"{number}/output", samples, per_shard=2)
+        export_snapshot(LocalStorage(tmp_path / f"{number}/output/audio"), LocalStorage(tmp_path / "out"), "parquet")
+        if card == "edited":
+            (tmp_path / "out/README.md").write_text("---\nlicense: cc0-1.0\n---\n")
+        loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
+        assert {name: rows["key"][:] for name, rows in loaded.items()} == {
+            name.replace("-", "_"): [clip.key for clip in found] for name, found in samples.items()
+        }
+
+
 def test_an_edited_card_stays(export, output, tmp_path):
     target, _ = export("parquet")
     card = target / "README.md"
-    assert "split: train\n" in card.read_text()
+    assert card.read_text() == "# birds\n"
     card.write_text(card.read_text() + "By hand.\n")
     export("parquet", "--split", "train")
     assert card.read_text().endswith("By hand.\n")
