@@ -20,6 +20,7 @@ from headrace.errors import ConfigError
 _ColumnName = Annotated[str, Field(min_length=1)]
 
 METADATA_SET = "metadata"
+_MOST_PARTITIONS = 100_000  # of a split: each has files of its own, and is a unit of work for Dagster
 _FACTS = "fact"  # `fact.split` is a fact of the catalog
 """Name of the set of columns that every data set has: the user's metadata, and the facts of the catalog."""
 
@@ -92,14 +93,14 @@ class ShardsConfig(Section):
     Attributes:
         samples_per_shard: samples in a full shard.
         bytes_per_shard: instead of it: the most planned bytes of a shard, as a number or a size such as `100mb`.
-        partitions: split → number of its partitions; 1 for a split that is not named.
+        partitions: split → number of its partitions, at most 100,000; 1 for a split that is not named.
         reshuffle: raise this number to assign all samples to shards again, as for an empty output.
     """
 
     samples_per_shard: int = Field(50, ge=1)
     bytes_per_shard: Annotated[int | None, BeforeValidator(_checked_size)] = None
     reshuffle: int = Field(0, ge=0)
-    partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
+    partitions: dict[str, Annotated[int, Field(ge=1, le=_MOST_PARTITIONS)]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

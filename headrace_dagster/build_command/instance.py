@@ -2,6 +2,8 @@
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -16,9 +18,22 @@ from headrace_dagster.resources.dagster_internals.run_databases import copy_run_
 _SETTINGS = Path(__file__).with_name("dagster.yaml")
 
 
-def open_instance(default_home: Path) -> dg.DagsterInstance:
-    """The instance of `DAGSTER_HOME`, or of `default_home` if that is not set. Raises as `home_of`."""
+@contextmanager
+def open_instance(default_home: Path) -> Iterator[dg.DagsterInstance]:
+    """A block with the instance of `DAGSTER_HOME`, or of `default_home` if that is not set. Raises as `home_of`.
+
+    After it, the variable is what it was: a process may build the data sets of several homes.
+    """
+    before = os.environ.get("DAGSTER_HOME", "")  # empty is as good as none
     home = home_of(default_home)
+    try:
+        with _opened(home) as instance:
+            yield instance
+    finally:
+        os.environ["DAGSTER_HOME"] = before
+
+
+def _opened(home: Path) -> dg.DagsterInstance:
     try:
         instance = quiet_instance(home)
     except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:

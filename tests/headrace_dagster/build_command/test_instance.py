@@ -1,10 +1,22 @@
 """Tests of `headrace_dagster.build_command.instance`."""
 
+import os
+
 import dagster as dg
 import pytest
 
 from headrace_dagster.build_command.instance import open_instance
 from tests.support.six_tones import run
+
+
+@pytest.mark.parametrize("before", ["", "of_another"])
+def test_after_a_build_the_process_has_the_home_that_it_had(tmp_path, monkeypatch, before):
+    """A process may build the data sets of several homes, one after the other."""
+    monkeypatch.setenv("DAGSTER_HOME", before and str(tmp_path / before))
+    for name in ("first", "second"):
+        with open_instance(tmp_path / name) as instance:
+            assert instance.root_directory == os.environ["DAGSTER_HOME"] == str(tmp_path / (before or name))
+        assert os.environ["DAGSTER_HOME"] == (before and str(tmp_path / before))
 
 
 @pytest.mark.slow
