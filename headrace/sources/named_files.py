@@ -161,7 +161,7 @@ def files_of(uri: str, extensions: tuple[str, ...]) -> list[str]:
         )
         found = [file for part in parts for file in _matching(part, extensions)]
     if not found:
-        raise ConfigError(f"source.uri {uri}: there is no file ending in {', '.join(extensions)}")
+        raise _none(uri, extensions)
     return list(dict.fromkeys(found))
 
 
@@ -206,8 +206,16 @@ def _matching(part: str, extensions: tuple[str, ...]) -> list[str]:
     if stamp_of_file(part) is not None:
         return [part]
     if not (found := _with(files_in(part), extensions)):
-        raise ConfigError(f"source.uri: {part}: there is no such file, or no file ending in {', '.join(extensions)}")
+        raise _none(part, extensions)
     return found
+
+
+def _none(place: str, extensions: tuple[str, ...]) -> ConfigError:
+    endings = ", ".join(extensions)
+    return ConfigError(
+        f"source.uri: {place}: there is no such file, and no file ending in {endings} directly in such a folder; name "
+        f"the folder that has the files, or a pattern such as FOLDER/*{extensions[0]}"
+    )
 
 
 def _with(files: list[str], extensions: tuple[str, ...]) -> list[str]:
