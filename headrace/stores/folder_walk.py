@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-def walk(folder: Path, parent: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
+def walk(folder: Path | str, parent: str, prefix: str) -> Iterator[tuple[str, os.stat_result]]:
     """Path and `stat` of each file below `folder`, sorted by whole path.
 
     Args:
@@ -21,24 +21,24 @@ def walk(folder: Path, parent: str, prefix: str) -> Iterator[tuple[str, os.stat_
     for path, item in _entries(folder, parent):
         if path[-1] == "/":
             if _leads_to(path, prefix):
-                yield from walk(Path(item.path), path, prefix)
+                yield from walk(item.path, path, prefix)
         elif path.startswith(prefix) and (stat := _stat(item)) is not None:
             yield path, stat
 
 
-def walk_odd(folder: Path, parent: str, prefix: str) -> Iterator[str]:
+def walk_odd(folder: Path | str, parent: str, prefix: str) -> Iterator[str]:
     """Path of each name that does not lead to a regular file: folders, pipes, broken links; sorted as in `walk`."""
     for path, item in _entries(folder, parent):
         if path[-1] == "/":
             if path.startswith(prefix):
                 yield path[:-1]
             if _leads_to(path, prefix):
-                yield from walk_odd(Path(item.path), path, prefix)
+                yield from walk_odd(item.path, path, prefix)
         elif path.startswith(prefix) and not _is_file(item):
             yield path
 
 
-def _entries(folder: Path, parent: str) -> list[tuple[str, "os.DirEntry[str]"]]:
+def _entries(folder: Path | str, parent: str) -> list[tuple[str, "os.DirEntry[str]"]]:
     """The content of a folder without hidden names, sorted; paths of folders end in `/`."""
     try:
         with os.scandir(folder) as scan:

@@ -104,7 +104,7 @@ def _things(place: Place, config: DatasetConfig, stores: DatasetStores, inputs: 
     said = [inputs, str(place), *settings, *_yaml_files(place.yaml.parent), code_digest(_PACKAGE)]
     digest = hashlib.sha256("\0".join(said).encode())
     for entry in stores.output(config).list():
-        digest.update(f"{entry}\n".encode())
+        digest.update(f"{entry.path} {entry.num_bytes} {entry.modified_seconds} {entry.tag}\n".encode())
     return digest.hexdigest()
 
 
