@@ -18,6 +18,7 @@ from headrace_dagster.resources.storage import StorageResource
 from tests.support import layouts
 from tests.support.corpora import NUM_UTTERANCES, text
 from tests.support.instances import memory_instance
+from tests.support.projects import written_long_ago
 
 TEXTS = {text(number) for number in range(NUM_UTTERANCES)}
 
@@ -194,6 +195,7 @@ def test_what_is_adopted_is_built_and_read(write, tmp_path, monkeypatch, capsys,
         "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
     )
     write(root)
+    written_long_ago(root)
     adopted(root, tmp_path, capsys)
     yaml = tmp_path / "mine.yaml"
     yaml.write_text(yaml.read_text() + "splits: {train: 1.0}\nloader: {num_workers: 0}\n")

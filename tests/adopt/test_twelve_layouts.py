@@ -17,6 +17,7 @@ import pytest
 from headrace import StreamingDataLoader, StreamingDataset
 from tests.support import forty
 from tests.support.instances import memory_instance
+from tests.support.projects import written_long_ago
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 60
@@ -62,6 +63,7 @@ def test_a_corpus_is_adopted_built_and_read_within_a_minute_and_a_change_rewrite
     write, column, tmp_path, monkeypatch, undrawn
 ):
     write(tmp_path / "corpus", forty.FORTY)
+    written_long_ago(tmp_path / "corpus")
     output = tmp_path / "shards/corpus"
 
     used = cpu_seconds()
@@ -82,6 +84,7 @@ def test_a_corpus_is_adopted_built_and_read_within_a_minute_and_a_change_rewrite
 
     before = shards_of(output)
     write(tmp_path / "corpus", forty.changed())
+    written_long_ago(tmp_path / "corpus")
     instance = memory_instance()
     monkeypatch.setattr(
         "headrace_dagster.build_command.command.open_instance", lambda _: contextlib.nullcontext(instance)
