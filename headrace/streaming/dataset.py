@@ -29,6 +29,7 @@ from headrace.streaming.order.spec import (
 from headrace.streaming.output_fields import with_padding
 from headrace.streaming.run import shard_tools
 from headrace.streaming.run.epoch_reader import EpochReader
+from headrace.streaming.run.other_loaders import check_loader
 from headrace.streaming.run.planner import Planner, in_frames
 from headrace.streaming.selection import Selection
 from headrace.streaming.settings import (
@@ -344,7 +345,10 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, with padding: torch's DataLoader divides them by its batch size."""
-        return self.epochs.progress.next_run().num_rows
+        run = self.epochs.progress.next_run()
+        is_even = run.num_rows == len(run) * self.batch_size
+        check_loader(self.batch_size, self.world.world_size, is_even=is_even)
+        return run.num_rows
 
     @property
     def num_batches(self) -> int:
@@ -420,6 +424,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
         Trainers call this before each epoch, also after they have resumed.
         """
+        check_loader(self.batch_size, self.world.world_size, is_even=True)
         self.epochs.progress.tell_epoch(whole("epoch", epoch, least=0))
 
     # Shards and cache

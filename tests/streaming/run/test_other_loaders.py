@@ -1,0 +1,71 @@
+"""A dataset in the loaders of others delivers each sample as often, or there is an error or a warning."""
+
+import itertools
+import warnings
+from collections import Counter
+
+import pytest
+from torch.utils.data import DataLoader
+
+from headrace import FrameBudget, StreamingDataLoader, StreamingDataset, World, collate
+from headrace.errors import ConfigError
+
+
+def open_dataset(folder, rank=0, size=1, **more):
+    return StreamingDataset(
+        remote=f"{folder}/audio", split="train", shuffle=True, world=World(rank, size), **{"batch_size": 4} | more
+    )
+
+
+def epoch_of(loader):
+    """The keys that a trainer gets, which stops after `len(loader)` batches."""
+    num_batches = len(loader)
+    batches = list(itertools.islice(iter(loader), num_batches))
+    return [key for batch in batches for key in (batch["keys"] if "keys" in batch else [batch["__key__"]]) if key]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("batch_size", [None, 2, 4, 5])
+def test_a_data_loader_that_stops_at_its_length_delivers_all_or_warns(dataset_folder, batch_size, num_workers, size):
+    found = Counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for rank in range(size):
+            dataset = open_dataset(dataset_folder, rank, size, fields=["metadata"])
+            join = collate if batch_size else None
+            loader = DataLoader(dataset, batch_size=batch_size, num_workers=num_workers, collate_fn=join)
+            for _ in range(2):
+                found.update(epoch_of(loader))
+    is_warned = any("use StreamingDataLoader" in str(one.message) for one in caught)
+    assert is_warned == (batch_size == 5 and num_workers > 1)
+    assert is_warned or (len(found) == 53 and set(found.values()) == {2})
+
+
+def test_the_length_warns_if_the_batches_of_the_dataset_differ_in_size(dataset_folder):
+    dataset = open_dataset(dataset_folder, batching=FrameBudget(seconds_per_batch=20))
+    with pytest.warns(UserWarning, match="batches of several sizes: .*use StreamingDataLoader"):
+        len(DataLoader(dataset, batch_size=4, num_workers=2))
+
+
+@pytest.mark.parametrize("dispatch", [True, False])
+def test_accelerate_on_two_ranks_is_an_error_before_a_sample_is_read(dataset_folder, dispatch):
+    prepare = pytest.importorskip("accelerate.data_loader").prepare_data_loader
+
+    def prepared(dataset):
+        loader = DataLoader(dataset, batch_size=4, collate_fn=collate)
+        return prepare(loader, num_processes=2, process_index=0, dispatch_batches=dispatch, put_on_device=True)
+
+    for ask in (len, lambda loader: next(iter(loader))):
+        with pytest.raises(ConfigError, match=r"pass StreamingDataLoader\(dataset\) to accelerator.prepare"):
+            ask(prepared(open_dataset(dataset_folder, 0, 2)))
+    assert len(prepared(open_dataset(dataset_folder)))
+
+
+def test_accelerates_loader_that_skips_batches_divides_nothing(dataset_folder):
+    skip = pytest.importorskip("accelerate.data_loader").skip_first_batches
+    expected = [batch["keys"] for batch in StreamingDataLoader(open_dataset(dataset_folder, 1, 2))]
+    rest = skip(StreamingDataLoader(open_dataset(dataset_folder, 1, 2)), 2)
+    assert len(rest) == len(expected) - 2
+    assert [batch["keys"] for batch in rest] == expected[2:]
