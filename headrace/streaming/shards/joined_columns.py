@@ -173,7 +173,7 @@ def check_json(sets: Sequence[ColumnSet], primary: ShardSet, table: NumberedSnap
         for spec in () if one.only_fills else one.joined:
             if spec.name in names:
                 found = clash(spec.name, one.name, f"the JSON of the samples in {primary.storage.uri}")
-                raise ConfigError(f"{found}; a data set with source.json: minimal has no metadata in its JSON")
+                raise ConfigError(f"{found}; or build it with source.json: minimal, so that the JSON has no metadata")
 
 
 def clash(name: str, of_set: str, other: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from headrace import StreamingDataset
 from headrace.assemble.column_sets import bring_columns_up_to_date
 from headrace.config.dataset import parse_config
 from headrace.errors import ConfigError
@@ -169,8 +170,12 @@ def _with_features(folder, *features):
         loud = number % 2
         level = np.repeat(np.array([loud] * 3 + [0] * 9 + [1 - loud] * 4) * 0.6, 256)
         soundfile.write(folder / f"first/plain/utt-{number}.wav", level, RATE_HZ, subtype="PCM_16")
-    build(folder / "first", source)
-    output = folder / "first/output"
+    return _built_with_features(folder / "first", source, *features)
+
+
+def _built_with_features(folder, source, *features):
+    build(folder, source)
+    output = folder / "output"
     content = {"source": source, "features": features, "splits": {"train": 1.0}, "shards": {"partitions": {"train": 2}}}
     config = parse_config({**content, "output": {"uri": str(output)}}, "mine", folder)
     for name in config.column_sets:
@@ -208,6 +213,20 @@ def test_columns_of_one_name_have_the_name_of_their_set(tmp_path):
     row = next(row for row in rows_of(output) if row["text"] == "text 2")
     assert [row[name] for name in ("text_a", "text_b", "size_a", "size_b")] == ["a", "b", 4096, 4096]
     assert not {"size", "text_vad", "speech_vad"} & row.keys()
+
+
+def test_a_feature_that_the_other_output_has_too_is_read_where_the_json_has_no_metadata(tmp_path):
+    """What was measured of a whole sample is in the JSON of its intervals."""
+    levels = {"name": "lv", "kind": "levels"}
+    first = _with_features(tmp_path, levels, VAD)
+    source = {"kind": "headrace", "uri": str(first), "rows": "speech"}
+    output = _built_with_features(tmp_path / "second", source, levels)
+    with pytest.raises(ConfigError, match=r"'peak_dbfs' of the set 'lv' is also in the JSON .*source.json: minimal"):
+        StreamingDataset(remote=str(output), batch_size=1, columns=["lv"])
+    output = _built_with_features(tmp_path / "third", source | {"json": "minimal"}, levels)
+    for sample in StreamingDataset(remote=str(output), batch_size=1, columns=["lv"]):
+        peak = 20 * np.log10(float(sample["audio"].abs().max()))
+        assert sample["metadata"]["peak_dbfs"] == pytest.approx(peak, abs=0.01)
 
 
 def test_two_columns_that_would_have_one_name_are_an_error():
