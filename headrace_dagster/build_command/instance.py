@@ -1,9 +1,10 @@
 """The Dagster instance in which a build is recorded."""
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import dagster as dg
@@ -35,7 +36,8 @@ def open_instance(default_home: Path) -> Iterator[dg.DagsterInstance]:
 
 def _opened(home: Path) -> dg.DagsterInstance:
     try:
-        instance = quiet_instance(home)
+        with _alone(home):
+            instance = quiet_instance(home)
     except (OSError, yaml.YAMLError, *INVALID_HOME_ERRORS) as error:
         raise _unusable(home, error) from error
     copy_run_databases(instance)
@@ -54,12 +56,29 @@ def home_of(default_home: Path) -> Path:
     home = home_path(default_home)
     try:
         home.mkdir(parents=True, exist_ok=True)
-        if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
-            shutil.copyfile(_SETTINGS, home / "dagster.yaml")
+        with _alone(home):
+            if not (home / "dagster.yaml").exists():  # the limits of runs and GPUs are there
+                shutil.copyfile(_SETTINGS, home / "dagster.yaml")
     except OSError as error:
         raise _unusable(home, error) from error
     os.environ["DAGSTER_HOME"] = str(home)
     return home
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """A block that builds of one home enter one after the other.
+
+    The first build of a home makes Dagster's databases. Dagster looks for their tables and then creates them, so of two
+    first builds at once one would fail ("table runs already exists").
+    """
+    descriptor = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # a network share without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _unusable(home: Path, error: Exception) -> ConfigError:

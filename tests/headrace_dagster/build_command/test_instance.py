@@ -1,10 +1,13 @@
 """Tests of `headrace_dagster.build_command.instance`."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import dagster as dg
 import pytest
 
+from headrace_dagster.build_command import instance as of_builds
 from headrace_dagster.build_command.instance import open_instance
 from tests.support.six_tones import run
 
@@ -17,6 +20,27 @@ def test_after_a_build_the_process_has_the_home_that_it_had(tmp_path, monkeypatc
         with open_instance(tmp_path / name) as instance:
             assert instance.root_directory == os.environ["DAGSTER_HOME"] == str(tmp_path / (before or name))
         assert os.environ["DAGSTER_HOME"] == (before and str(tmp_path / before))
+
+
+def test_builds_that_begin_together_make_the_databases_of_a_home_one_after_the_other(tmp_path, monkeypatch):
+    """Dagster looks for tables and then creates them: of two builds at once one would find them created."""
+    inside, quiet = [], of_builds.quiet_instance
+
+    def opened(home):
+        assert not inside
+        inside.append(home)
+        time.sleep(0.05)  # longer than another build takes to come
+        inside.pop()
+        return quiet(home)
+
+    def build(_):
+        with open_instance(tmp_path / "unused") as instance:
+            return instance.get_runs()
+
+    monkeypatch.setattr(of_builds, "quiet_instance", opened)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(build, range(3))) == [[], [], []]
 
 
 @pytest.mark.slow
