@@ -25,6 +25,7 @@ from headrace.locate.tars import PlainTars, has_name, indexed_folder
 from headrace.machine import num_cores
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.signed_urls import check_no_password, is_signed, unsigned
+from headrace.stores.refetch import is_local
 from headrace.stores.storage import Storage, open_storage
 from headrace.upkeep.tar_sets import IndexedTar, TarSet, index_with_columns
 
@@ -64,7 +65,8 @@ def index_tars(  # noqa: PLR0913 - the options of the command
 
     Raises:
         NoShardsError: nothing matches.
-        ConfigError: the tars belong to an output of Headrace, whose indexes the build writes; or a tar is compressed.
+        ConfigError: the tars belong to an output of Headrace, whose indexes the build writes; a tar is compressed; or
+            the tars are local and `into` is in a store.
         FormatError: no tar holds a sample, or an existing `sizes.json` is not in WebDataset's plain form and so must
             not be replaced.
     """
@@ -78,6 +80,11 @@ def index_tars(  # noqa: PLR0913 - the options of the command
     if packed := [name for name in found.names if not is_plain_tar(name)]:
         raise ConfigError(f"{packed[0]}: is compressed; an index holds byte ranges of a plain .tar, so unpack it first")
     naming, target = Naming(key_at, audio_fields=tuple(audio_fields)), target or found.storage
+    if is_local(found.storage) and not is_local(target):
+        raise ConfigError(
+            f"{into}: no reader follows a folder of a store to files of one machine ({found.storage.uri}): name a "
+            "local folder with --into, or copy the tars to a store and index the copies"
+        )
     for folder in _folders(target, found.names):
         read_sizes(folder)  # raises for a file that must not be replaced
     if columns or into is not None or indexed_folder(target) is not None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset, cli
+from headrace.errors import ConfigError
 from headrace.machine import num_cores
 from headrace.ordered import TaskThreads
 from headrace.upkeep import tar_sets
@@ -53,6 +54,18 @@ def test_headers_and_json_are_read_by_ranges_and_nothing_is_written(server, fold
     server.requests.clear()
     index_tars(f"{server.uri}/tars", num_threads=2, into=str(tmp_path / "plain"))
     assert num_bytes(read(server)) <= 0.021 * total  # one request for the end of a tar, 200 bytes more than two
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("columns", [True, False])
+def test_indexes_of_local_tars_are_not_written_into_a_store_where_no_reader_would_follow_them(
+    server, folder, tmp_path, columns
+):
+    """A list that comes from a store never leads to files of one machine, so nobody could read it."""
+    tars = write_tars(tmp_path / "tars", 1)
+    with pytest.raises(ConfigError, match=r"into: no reader follows .* of one machine \(.*/tars\): name a local"):
+        index_tars(str(tars), num_threads=1, columns=columns, into=f"{server.uri}/into")
+    assert not (folder.parent / "into").exists()
 
 
 @pytest.mark.medium

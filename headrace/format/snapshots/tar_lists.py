@@ -71,7 +71,9 @@ class TarList:
         if not self.root:
             return folder_of(folder, transfer)
         if not is_local(folder) and ("://" not in self.root or self.root.startswith("file:")):
-            raise FormatError(f"{folder.uri}: lists tars in {self.root}, which is not in a store; index the tars again")
+            raise FormatError(
+                f"{folder.uri}: lists tars in {self.root}, which is not in a store; index their copies there"
+            )
         return open_storage(self.root, transfer)
 
     def places(self) -> dict[str, tuple[str, int]]:
