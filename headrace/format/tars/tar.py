@@ -37,6 +37,7 @@ _PLAIN_HEADER = re.compile(
     rb"ustar\x0000(?s:.{64})[0-7\0]{16}\0{167}"
 )
 _SUM = slice(148, 156)
+_COMPRESSED = {b"\x1f\x8b": ".tar.gz", b"\x28\xb5": ".tar.zst"}  # the first two bytes
 _BEHIND_BYTES = 16 << 20  # searched after the end of the archive; more than any padding
 
 # Name, mode, owner, group, size, time, checksum (counted as spaces), kind, link; magic and version; nothing else.
@@ -250,6 +251,9 @@ def _members_from(start: int, file: BinaryIO, shard: str, finder: MemberFinder) 
             if not any(marker) and end <= num_bytes:
                 check_end(file.read)
     except (tarfile.TarError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        file.seek(0)
+        if suffix := _COMPRESSED.get(file.read(2)):
+            raise FormatError(f"{shard}: is compressed; give its name the ending {suffix}, or unpack it") from error
         raise FormatError(f"{shard}: not a readable tar ({error}); fetch or build it again") from error
     if end > num_bytes:
         raise FormatError(f"{shard}: cut off: a member ends at byte {end}, the file at {num_bytes}; fetch it again")

@@ -1,18 +1,21 @@
 """Compressed tars, whole or of several members end to end, in pieces of any size."""
 
 import gzip
+import os
 import random
 import struct
 
 import pytest
 import zstandard
 
-from headrace import webdataset_loader
+from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import FormatError, IntegrityError
 from headrace.format.tars.unpacking import opened_tar, unpacker_of
 from headrace.stores.storage import LocalStorage
+from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.shards.test_foreign import keys, write_tar
 from tests.support.streaming.corpus import clips
+from tests.support.tars import tar_of
 
 BLOB = random.Random(7).randbytes(300_000) + bytes(200_000)
 SKIPPED = struct.pack("<II", 0x184D2A50, 4) + b"size"
@@ -111,3 +114,23 @@ def test_a_data_set_reads_all_members(tmp_path, name, pack, keep_zip):
     (tmp_path / name).write_bytes(pack(*in_blocks((tmp_path / "plain").read_bytes())))
     found = keys(tmp_path / name, local=str(tmp_path / "cache"), keep_zip=keep_zip)
     assert found == sorted(clip.key for clip in clips(8))
+
+
+@pytest.mark.parametrize("many", [1, 20])
+@pytest.mark.parametrize(("ending", "compress"), [(".tar.gz", gzip.compress), (".tar.zst", zstandard.compress)])
+def test_a_compressed_tar_whose_name_hides_it_is_called_what_it_is_and_reads_under_the_other_name(
+    tmp_path, ending, compress, many
+):
+    """`tar czf x.tar`: only the name says how a tar is opened."""
+    blob = tar_of({f"{number}.bin": os.urandom(600) for number in range(many)})
+    (tmp_path / "x.tar").write_bytes(compress(blob))
+    for call in (lambda: StreamingDataset(remote=str(tmp_path), batch_size=1), lambda: index_fault(tmp_path)):
+        with pytest.raises(FormatError, match=rf"x\.tar: is compressed; give its name the ending \{ending}, or unpack"):
+            call()
+    (tmp_path / "x.tar").rename(tmp_path / f"x{ending}")
+    assert len(StreamingDataset(remote=str(tmp_path), batch_size=1)) == many
+
+
+def index_fault(folder):
+    (found,) = index_tars(str(folder), num_threads=1)
+    raise FormatError(found.fault)
