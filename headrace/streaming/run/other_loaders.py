@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _DIVIDING = ("DataLoaderDispatcher", "IterableDatasetShard")  # of Accelerate; its other loaders leave samples to ranks
+_PACKAGES = ("torch.", "accelerate.")
 _NUM_CALLERS = 6
 
 
@@ -34,6 +35,9 @@ def check_loader(batch_size: int, world_size: int, *, is_even: bool) -> None:
     for _ in range(_NUM_CALLERS):
         if frame is None:
             return
+        if not str(frame.f_globals.get("__name__")).startswith(_PACKAGES):
+            frame = frame.f_back  # asking a user's frame for its variables keeps their values alive
+            continue
         loader = frame.f_locals.get("self")
         if type(loader).__name__ in _DIVIDING and world_size > 1:
             raise ConfigError(
