@@ -216,7 +216,7 @@ def test_columns_of_one_name_have_the_name_of_their_set(tmp_path):
 
 
 def test_a_feature_that_the_other_output_has_too_is_read_where_the_json_has_no_metadata(tmp_path):
-    """What was measured of a whole sample is in the JSON of its intervals."""
+    """Measurements of a whole sample are in the JSON of its intervals."""
     levels = {"name": "lv", "kind": "levels"}
     first = _with_features(tmp_path, levels, VAD)
     source = {"kind": "headrace", "uri": str(first), "rows": "speech"}
