@@ -54,7 +54,7 @@ def failed_shards(
     """By partition, the names of its checks whose last result is a failure."""
     keys = [dg.AssetCheckKey(shards, name) for name in checks]
     found: dict[str, list[str]] = {}
-    only = next(iter(partitions)) if len(partitions) == 1 else None
+    only = list(partitions) if len(partitions) == 1 else None  # of all, a database takes no list that long
     for (check, partition), result in partition_check_results(instance, keys, only).items():
         if partition in partitions and result is CheckResult.FAILED:
             found.setdefault(partition, []).append(check.name)

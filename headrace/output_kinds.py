@@ -15,6 +15,9 @@ LATENT_PREFIX = "latent_"
 INTEGER_DTYPES = ("int16", "int32", "uint16")
 """Dtypes of codes."""
 
+CONTEXT_SECONDS = 0.5
+"""Audio beside a window that encoders with named outputs hear, and by which their lengths may differ, by default."""
+
 
 class OutputKind(StrEnum):
     """The kind of an output: float vectors in time (T, D), whole numbers in time (T, K), or one float vector (D,)."""

@@ -17,6 +17,7 @@ from headrace.encoders.outputs import common_hop, parsed_outputs
 from headrace.encoders.protocol import Encoder, EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 from headrace.errors import BuildError, ConfigError, HeadraceError
+from headrace.output_kinds import CONTEXT_SECONDS
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _COUNTS = ("sample_rate_hz", "num_channels")
 _COUNTS_OF_HIDDEN = ("hop", "latent_dim")
 _NEEDED = ("fingerprint", "encode")
-_WINDOW_SECONDS, _OVERLAP_SECONDS, _CONTEXT_SECONDS = 30.0, 2.0, 0.5
+_WINDOW_SECONDS, _OVERLAP_SECONDS = 30.0, 2.0
 
 
 def fingerprint(settings: Mapping[str, object]) -> str:
@@ -131,7 +132,7 @@ class CustomEncoder:
         self.info: EncoderInfo = getattr(encoder, "info", None) or self._default_info()
 
     def _default_info(self) -> EncoderInfo:
-        context = max(self.hop, round(_CONTEXT_SECONDS * self.sample_rate_hz))
+        context = max(self.hop, round(CONTEXT_SECONDS * self.sample_rate_hz))
         seconds = WindowSeconds(_WINDOW_SECONDS, _OVERLAP_SECONDS)
         return EncoderInfo(context, *seconds.default_frames(self.sample_rate_hz, self.hop, context))
 

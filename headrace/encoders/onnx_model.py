@@ -15,8 +15,9 @@ from headrace.encoders.outputs import EncoderOutput, common_hop
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 from headrace.errors import BuildError, ConfigError
+from headrace.output_kinds import CONTEXT_SECONDS
 
-_WINDOW_SECONDS, _WINDOW_SECONDS_OF_STATE, _CONTEXT_SECONDS = 30.0, 600.0, 0.5
+_WINDOW_SECONDS, _WINDOW_SECONDS_OF_STATE = 30.0, 600.0
 _DTYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(int64)": np.int64}
 _DTYPES |= {"tensor(int32)": np.int32, "tensor(float16)": np.float16}
 
@@ -55,7 +56,7 @@ class OnnxEncoder:
         default = _WINDOW_SECONDS_OF_STATE if own.state else _WINDOW_SECONDS
         if own.input_frames:
             default = own.input_frames // self.hop * self.hop / self.sample_rate_hz
-        context = 0 if own.input_frames else round(_CONTEXT_SECONDS * self.sample_rate_hz)
+        context = 0 if own.input_frames else round(CONTEXT_SECONDS * self.sample_rate_hz)
         seconds = own.window_seconds or default
         half = round(seconds * self.sample_rate_hz) // self.hop // 2 * self.hop / self.sample_rate_hz
         cut = WindowSeconds(seconds, min(own.overlap_seconds, half))

@@ -10,8 +10,9 @@ from headrace.encoders import running
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 from headrace.encoders.transformers_settings import TransformersSettings
+from headrace.output_kinds import CONTEXT_SECONDS
 
-_WINDOW_SECONDS, _CONTEXT_SECONDS = 30.0, 0.5
+_WINDOW_SECONDS = 30.0
 _CONTEXTS_IN_A_WINDOW = 12  # of models with a long context: two of them are encoded twice
 _MIRRORED_HOPS = 32  # enough for every layer of EnCodec to mirror the start of the row
 
@@ -49,7 +50,7 @@ class CodecForm:
         hop = int(getattr(config, "hop_length", 0) or round(rate_hz / config.frame_rate))
         chunk = int(getattr(config, "chunk_length", None) or hop)
         stride = int(getattr(config, "chunk_stride", None) or chunk)
-        context = stride if chunk > hop else round(_CONTEXT_SECONDS * rate_hz)
+        context = stride if chunk > hop else round(CONTEXT_SECONDS * rate_hz)
         if (attention := getattr(config, "sliding_window", None)) and hasattr(config, "encodec_frame_rate"):
             context = max(context, round(attention / config.encodec_frame_rate * rate_hz))
         return cls(

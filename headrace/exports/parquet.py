@@ -72,7 +72,8 @@ class ParquetExporter:
     def finish(self) -> Written:
         """See `Exporter.finish`."""
         self._close()
-        self._folder.write_once("README.md", f"# {self._fields.name}\n".encode())
+        head = f"---\npretty_name: {json.dumps(self._fields.name)}\ntags: [audio]\n---\n"
+        self._folder.write_once("README.md", f"{head}\n# {self._fields.name}\n".encode())
         return Written(self._numbers.total())
 
     def _features(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import checksums
+from headrace.output_kinds import CONTEXT_SECONDS
 
 if TYPE_CHECKING:
     import torch
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 _FRAMES_OFF = 2
 _SHARE_OFF = 0.01
 _SECONDS_SHORT = 0.05  # an encoder that does not pad its windows gives no frames for the last of the audio
-_SECONDS_OFF = 0.5  # the context of an encoder with named outputs, unless it says otherwise
 _FULL_SCALE = 1 - 2.0**-15
 _ONE_FIELD = ("audio",)
 _GREATEST_CRC32 = (1 << 32) - 1
@@ -196,7 +196,7 @@ def _latents(key: str, outputs: "Sequence[torch.Tensor]", stated: Mapping[str, A
 def _seconds_off(stated: Mapping[str, Any]) -> float:
     """Seconds that named outputs may be longer or shorter: encoders pad to whole frames of the slowest one."""
     hops = [one["hop"] / one["sample_rate_hz"] for one in stated.get("outputs", []) if one.get("hop")]
-    return max(_SECONDS_OFF, *hops) if hops else 0.0
+    return max(CONTEXT_SECONDS, *hops) if hops else 0.0
 
 
 def _stated(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:

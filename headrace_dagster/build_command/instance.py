@@ -25,13 +25,16 @@ def open_instance(default_home: Path) -> Iterator[dg.DagsterInstance]:
 
     After it, the variable is what it was: a process may build the data sets of several homes.
     """
-    before = os.environ.get("DAGSTER_HOME", "")  # empty is as good as none
+    before = os.environ.get("DAGSTER_HOME")
     home = home_of(default_home)
     try:
         with _opened(home) as instance:
             yield instance
     finally:
-        os.environ["DAGSTER_HOME"] = before
+        if before is None:
+            os.environ.pop("DAGSTER_HOME", None)
+        else:
+            os.environ["DAGSTER_HOME"] = before
 
 
 def _opened(home: Path) -> dg.DagsterInstance:

@@ -12,7 +12,7 @@ Fails first: tests/sensors/test_sensors.py; for results of checks, tests/sensors
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import dagster as dg
 from dagster._core.event_api import PartitionKeyFilter  # noqa: TID251 - see above
@@ -50,13 +50,12 @@ def check_results(
 
 
 def partition_check_results(
-    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], partition: str | None = None
+    instance: dg.DagsterInstance, checks: Collection[dg.AssetCheckKey], only: Sequence[str] | None = None
 ) -> Mapping[tuple[dg.AssetCheckKey, str], CheckResult]:
     """The last result of each of these checks of partitioned assets, by check and partition. WARNED reads as FAILED.
 
-    With `partition`, those of one partition, which cost the same however many there are.
+    With `only`, those of these partitions, which cost the same however many others there are.
     """
-    only = None if partition is None else [partition]
     infos = instance.event_log_storage.get_asset_check_partition_info(list(checks), partition_keys=only)
     return {
         (info.check_key, str(info.partition_key)): _RESULTS.get(info.latest_execution_status, CheckResult.UNKNOWN)

@@ -161,7 +161,7 @@ def test_datasets_reads_each_export_and_each_split_of_a_folder_again(names, card
 def test_an_edited_card_stays(export, output, tmp_path):
     target, _ = export("parquet")
     card = target / "README.md"
-    assert card.read_text() == "# birds\n"
+    assert card.read_text() == '---\npretty_name: "birds"\ntags: [audio]\n---\n\n# birds\n'
     card.write_text(card.read_text() + "By hand.\n")
     export("parquet", "--split", "train")
     assert card.read_text().endswith("By hand.\n")

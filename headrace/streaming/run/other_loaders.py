@@ -6,6 +6,7 @@ when it asks for the length or names the epoch, both of which happen in the proc
 
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch.utils.data  # noqa: TID253 - a DataLoader is known by it
@@ -31,14 +32,7 @@ def check_loader(batch_size: int, world_size: int, *, is_even: bool) -> None:
     Raises:
         ConfigError: Accelerate divides the samples of one of several ranks once more.
     """
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - torch and Accelerate pass nothing
-    for _ in range(_NUM_CALLERS):
-        if frame is None:
-            return
-        if not str(frame.f_globals.get("__name__")).startswith(_PACKAGES):
-            frame = frame.f_back  # asking a user's frame for its variables keeps their values alive
-            continue
-        loader = frame.f_locals.get("self")
+    for asks, loader in _nearest_loaders(sys._getframe(2)):  # noqa: SLF001 - torch and Accelerate pass nothing
         if type(loader).__name__ in _DIVIDING and world_size > 1:
             raise ConfigError(
                 f"Accelerate divides among the ranks what is the share of one of {world_size} ranks already, so the "
@@ -46,8 +40,20 @@ def check_loader(batch_size: int, world_size: int, *, is_even: bool) -> None:
                 "from get_train_dataloader and get_eval_dataloader of Hugging Face's Trainer, or make the dataset with "
                 "world=World(0, 1)"
             )
-        if frame.f_code.co_name == "__len__" and isinstance(loader, torch.utils.data.DataLoader):
+        if asks == "__len__" and isinstance(loader, torch.utils.data.DataLoader):
             _check_batches(loader.batch_size, loader.num_workers, batch_size if is_even else None)
+
+
+def _nearest_loaders(frame: "FrameType | None") -> Iterator[tuple[str, object]]:
+    """The method and the object of each of the nearest callers that belong to torch or Accelerate.
+
+    Other frames are not asked for their variables: a user's frame would keep their values alive.
+    """
+    for _ in range(_NUM_CALLERS):
+        if frame is None:
+            return
+        if str(frame.f_globals.get("__name__")).startswith(_PACKAGES):
+            yield frame.f_code.co_name, frame.f_locals.get("self")
         frame = frame.f_back
 
 

@@ -7,19 +7,30 @@ from concurrent.futures import ThreadPoolExecutor
 import dagster as dg
 import pytest
 
+from headrace.errors import ConfigError
 from headrace_dagster.build_command import instance as of_builds
 from headrace_dagster.build_command.instance import open_instance
 from tests.support.six_tones import run
 
 
-@pytest.mark.parametrize("before", ["", "of_another"])
+@pytest.mark.parametrize("before", [None, "", "of_another"])
 def test_after_a_build_the_process_has_the_home_that_it_had(tmp_path, monkeypatch, before):
     """A process may build the data sets of several homes, one after the other."""
-    monkeypatch.setenv("DAGSTER_HOME", before and str(tmp_path / before))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    if (before := before and str(tmp_path / before)) is not None:
+        monkeypatch.setenv("DAGSTER_HOME", before)
     for name in ("first", "second"):
         with open_instance(tmp_path / name) as instance:
-            assert instance.root_directory == os.environ["DAGSTER_HOME"] == str(tmp_path / (before or name))
-        assert os.environ["DAGSTER_HOME"] == (before and str(tmp_path / before))
+            assert instance.root_directory == os.environ["DAGSTER_HOME"] == (before or str(tmp_path / name))
+        assert os.environ.get("DAGSTER_HOME") == before
+
+
+def test_a_home_that_cannot_be_opened_leaves_the_variable_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    (tmp_path / "dagster.yaml").write_text("storage: [")
+    with pytest.raises(ConfigError, match="cannot be used as Dagster's home"), open_instance(tmp_path):
+        pass
+    assert "DAGSTER_HOME" not in os.environ
 
 
 def test_builds_that_begin_together_make_the_databases_of_a_home_one_after_the_other(tmp_path, monkeypatch):
