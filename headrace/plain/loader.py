@@ -23,7 +23,7 @@ from headrace.plain.torch_workers import stop_workers
 from headrace.stores.storage import LocalStorage
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.stacking import collate
-from headrace.streaming.concurrency.fork_server import TodaysEnvironment, prepare_fork_server
+from headrace.streaming.concurrency.fork_server import WorkerStart, prepare_fork_server
 from headrace.streaming.concurrency.forks import kept_home
 from headrace.streaming.distributed import current_world
 from headrace.streaming.selection import key_rule
@@ -118,7 +118,7 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
     options["num_workers"] = min(min(_WORKERS, num_cores()) if wanted is None else wanted, len(shards))
     if options["num_workers"]:  # DataLoader refuses these without workers
         options |= of_workers | {"multiprocessing_context": _start_method(shards)}
-        options["worker_init_fn"] = TodaysEnvironment()
+        options["worker_init_fn"] = WorkerStart()
     return WebDatasetLoader(shards, shuffle, batching, _Samples(rule, SampleDecoder(transform, on_missing)), options)
 
 

@@ -8,6 +8,7 @@ encoded again. `headrace.smoke.choice` chooses the shards, `headrace.smoke.compa
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -347,9 +348,16 @@ def _arrivals(source: _ShardSelection, expected: ExpectedSamples, loader: Loader
         prefetch_factor=loader.prefetch_factor if loader.num_workers else None,
         persistent_workers=False,
         on_missing_latents="skip",
+        collate_fn=_facts,
     )
-    for batch in batches:
-        if not expected.is_mixed:
-            yield from arrived_batch(batch)
-        elif not batch.get("is_padding", False):
-            yield arrived_sample(batch)
+    if not expected.is_mixed:
+        yield from chain.from_iterable(batches)
+    else:
+        yield from (arrived_sample(sample) for sample in batches if not sample.get("is_padding", False))
+
+
+def _facts(samples: Sequence[dict[str, Any]]) -> list[ArrivedSample]:
+    """Facts of a batch, found in the worker that made it: values of webdataset's pipeline need not leave it."""
+    from headrace.streaming.batches.stacking import collate  # noqa: PLC0415 - imports torch
+
+    return list(arrived_batch(collate(samples)))

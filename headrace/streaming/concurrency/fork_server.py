@@ -14,6 +14,7 @@ Borrowed ground: this module uses private attributes of the standard library.
   preloaded or replaced.
 """
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -47,8 +48,10 @@ def _forget(server: Any) -> None:  # noqa: ANN401 - the types of the standard li
     Path(util.get_temp_dir()).mkdir(mode=0o700, exist_ok=True)  # where the new socket will be
 
 
-class TodaysEnvironment:
-    """Sets the environment variables of the process that starts a worker; pickled with it, they are of this moment.
+class WorkerStart:
+    """Prepares a worker: sets the environment variables of the process that starts it, and keeps its heap shared.
+
+    The variables are pickled, and are those of this moment.
 
     Clients of stores find their credentials there. A fork server is shared by the whole process, and has the
     environment of when its first child was started.
@@ -59,13 +62,14 @@ class TodaysEnvironment:
         self._variables = variables
 
     def __call__(self, _worker: int) -> None:
-        """Set them; the signature is that of a `worker_init_fn` of torch."""
+        """Prepare it; the signature is that of a `worker_init_fn` of torch."""
         if self._variables is not None:
             take_over(self._variables)
+        gc.freeze()  # what was imported before the fork is never searched for garbage, which would also copy its pages
 
-    def __reduce__(self) -> tuple[Callable[..., "TodaysEnvironment"], tuple[dict[str, str]]]:
+    def __reduce__(self) -> tuple[Callable[..., "WorkerStart"], tuple[dict[str, str]]]:
         """Pickle with the variables of now."""
-        return TodaysEnvironment, (dict(os.environ),)
+        return WorkerStart, (dict(os.environ),)
 
 
 def take_over(environment: Mapping[str, str]) -> None:
