@@ -62,6 +62,7 @@ class CatalogSettings:
         path_columns: template of paths, whose names are columns.
         sidecars: extensions of sidecars.
         types: column → its declared type, for those of sidecars.
+        has_own_rows: whether the rows are those of the corpus itself.
         rows: column of intervals of sidecars whose intervals are the samples; None if rows are those of a table.
     """
 
@@ -80,6 +81,7 @@ class CatalogSettings:
     path_columns: str | None = None
     sidecars: tuple[str, ...] = ()
     types: Mapping[str, ColumnType] = field(default_factory=dict)
+    has_own_rows: bool = False
     rows: str | None = None
 
 

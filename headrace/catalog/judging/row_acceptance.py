@@ -91,7 +91,7 @@ def judge_rows(
     return FileVerdicts(
         judged,
         pl.concat(rejected),
-        rejected_metadata_rows(rows, known),
+        rejected_metadata_rows(rows, known, of_corpus=settings.has_own_rows),
         _unknown_keys(settings, judged, rows, known),
         named_files(waiting),
         rows.table.filter(pl.col("path").is_in(unsettled.implode())).height + waiting.height,

@@ -176,6 +176,8 @@ class TableReader:
         users = {stored: pl.col(name) for name, stored in self._names.items()}
         file = {} if origin is None or origin.file is None else names_of_file(origin.file, self._settings.root)
         table = with_roles(metadata, self._roles, users, self.num_rows + 1, file)
+        if origin is not None and origin.file is None:  # its paths are spelled as the listing has them
+            return with_places(table, origin, self._roles.key)
         root = self._settings.root.rstrip("/") + "/"
         paths = path_columns(table)
         if root != "/":
@@ -198,32 +200,41 @@ def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) ->
     return _merged_rows(table) if samples == SampleKind.ROWS else _merged(table)
 
 
-def rejected_metadata_rows(rows: MetadataRows, files: pl.Series) -> pl.DataFrame:
+def rejected_metadata_rows(rows: MetadataRows, files: pl.Series, *, of_corpus: bool = False) -> pl.DataFrame:
     """Rows of the metadata table that match no file: `path`, `key` if the row has one, `code`, `reason`.
 
     `with_namesakes` completes the reasons.
+
+    Args:
+        rows: the table.
+        files: the paths of all files that these rows may name.
+        of_corpus: whether the paths are those of the corpus itself, which may lead anywhere.
     """
     path = pl.col("path").fill_null("")
     is_unknown = ~path.is_in(files.implode())
     leaves = path.str.starts_with("/") | path.str.contains(r"^\.\.(/|$)")
     verdicts = [
-        (RejectReason.BAD_NAME, (path == "") & is_unjoined(), "{}"),
-        (RejectReason.BAD_NAME, path == "", "has no path"),
+        (RejectReason.BAD_NAME, (path == "") & is_unjoined(), row_said("{}", pl.col(SPAN_FAULT))),
+        (RejectReason.BAD_NAME, path == "", row_said("has no path")),
+        (
+            RejectReason.METADATA_WITHOUT_FILE,
+            is_unknown & of_corpus,
+            row_said("names {}, which is not a recording of the source", path),
+        ),
         (
             RejectReason.OUTSIDE_ROOT,
             is_unknown & leaves,
-            "names a path outside the source root; write it relative to the root",
+            row_said("names a path outside the source root; write it relative to the root"),
         ),
         (
             RejectReason.METADATA_WITHOUT_FILE,
             is_unknown & path.str.contains(_HIDDEN),
-            "names a hidden file or folder (its name begins with a dot), which is not listed",
+            row_said("names a hidden file or folder (its name begins with a dot), which is not listed"),
         ),
-        (RejectReason.METADATA_WITHOUT_FILE, is_unknown, "names no file of the source"),
+        (RejectReason.METADATA_WITHOUT_FILE, is_unknown, row_said("names no file of the source")),
     ]
     code, reason = pl.lit(None, dtype=pl.String), pl.lit(None, dtype=pl.String)
-    for word, condition, sentence in reversed(verdicts):  # the first condition that holds decides
-        said = row_said(sentence, *[pl.col(SPAN_FAULT)] * sentence.count("{}"))
+    for word, condition, said in reversed(verdicts):  # the first condition that holds decides
         code, reason = (
             pl.when(condition).then(new).otherwise(old) for new, old in ((pl.lit(word), code), (said, reason))
         )

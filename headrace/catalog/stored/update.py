@@ -142,6 +142,7 @@ def scan_settings(
         path_columns=config.source.path_columns,
         sidecars=config.source.sidecars,
         types=config.source.table.types,
+        has_own_rows=config.source.has_own_rows,
         rows=config.source.rows if table is None else None,
     )
 
