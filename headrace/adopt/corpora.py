@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
@@ -84,6 +85,8 @@ def parquet(files: FileList) -> Layout | None:
     import polars as pl  # noqa: PLC0415 - not for other layouts
 
     def has_audio(name: str) -> bool:
+        if not files.is_file(name):
+            return False
         try:
             types = pl.scan_parquet(files.root / name, glob=False).collect_schema().dtypes()
         except (OSError, pl.exceptions.PolarsError):
@@ -124,11 +127,11 @@ def _by_folder(
     layout: str,
     source: Callable[[str], dict[str, Any]],
 ) -> Layout | None:
-    """The layout of the folder that has the most files of an extension, if its first file is one."""
+    """The layout of the folder that has the most files of an extension, if one of its first files is one."""
     found = Counter(folder_of(name) for name in files.names if name.endswith(extension))
     for folder, _ in found.most_common():
-        first = next(name for name in files.names if name.endswith(extension) and folder_of(name) == folder)
-        if is_one(first):
+        names = (name for name in files.names if name.endswith(extension) and folder_of(name) == folder)
+        if first := next(filter(is_one, islice(names, _MOST_HEADS)), None):
             uri = str(files.path) if files.path.is_file() else place(files, folder)
             used = f"{folder}/*{extension}".removeprefix("/")
             return Layout(layout, {**source(first), "uri": uri}, (used,), tuple(_others(folder, found)))

@@ -20,6 +20,7 @@ _MOST_FILES = 1_000_000
 _HEAD_BYTES = 256 << 10
 _MOST_MEMBERS = 60
 _AUDIO = frozenset((*AUDIO_EXTENSIONS, "oga", "sph"))
+_COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04")  # gzip, zstd, bzip2, xz, zip
 AUDIO_PATTERNS = tuple(f"*.{extension}" for extension in sorted(_AUDIO))
 
 
@@ -80,6 +81,8 @@ class FileList:
         """The first rows of a Parquet file, without nulls; none of a file that cannot be read."""
         import polars as pl  # noqa: PLC0415 - not for other layouts
 
+        if not self.is_file(name):
+            return []
         try:
             found = pl.scan_parquet(self.root / name, glob=False).head(most).collect()
         except (OSError, pl.exceptions.PolarsError):
@@ -88,6 +91,8 @@ class FileList:
 
     def lines(self, name: str) -> list[str]:
         """The first lines of a file that are not blank; none of a file that cannot be read or is not text."""
+        if not self.is_file(name):
+            return []
         try:
             with (self.root / name).open("rb") as raw:
                 stream = unpacked_stream(raw, name) if name.endswith((".gz", ".zst")) else raw
@@ -99,9 +104,23 @@ class FileList:
 
     def members(self, name: str) -> list[str]:
         """The names of the first members of a tar; none of a damaged one."""
+        if not self.is_file(name):
+            return []
         with suppress(OSError, tarfile.TarError), tarfile.open(self.root / name, "r:") as tar:
             return [member.name for member in islice(tar, _MOST_MEMBERS)]
         return []
+
+    def is_compressed(self, name: str) -> bool:
+        """Whether a file is a compressed tar, or another archive, whatever its name says."""
+        with suppress(OSError):
+            if self.is_file(name):
+                with (self.root / name).open("rb") as file:
+                    return file.read(6).startswith(_COMPRESSED)
+        return False
+
+    def is_file(self, name: str) -> bool:
+        """Whether it is a regular file: a pipe would never end."""
+        return (self.root / name).is_file()
 
 
 def _whole_lines(data: bytes) -> list[str]:
@@ -124,10 +143,12 @@ def beside_table(path: Path) -> FileList:
 
 
 def _below(path: Path) -> Iterator[str]:
+    """Paths of files, as a listing of the source spells them."""
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         place = os.path.relpath(folder, path)
-        yield from (name if place == "." else f"{place}/{name}" for name in files if not name.startswith("."))
+        found = (name if place == "." else f"{place}/{name}" for name in files if not name.startswith("."))
+        yield from (os.fsencode(name).decode("utf-8", "backslashreplace") for name in found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import NoReturn, TypeAlias
 from headrace.adopt import corpora, folders, tables
 from headrace.adopt.listing import FileList, Layout, beside_table, counts_said, extensions_of, listed
 from headrace.errors import ConfigError
+from headrace.format.tars.tar_names import is_plain_tar
 
 Recogniser: TypeAlias = Callable[[FileList], Layout | None]
 _TABLES: tuple[Recogniser, ...] = (tables.librispeech, tables.raven, tables.audiofolder, tables.any_table)
@@ -65,6 +66,20 @@ def _unknown(files: FileList, beside: FileList | None = None) -> NoReturn:
             "folder that has both; docs/corpora.md shows how to describe a corpus by hand"
         )
     raise ConfigError(
-        f"{files.path}: no layout is recognised. Found: {counts_said(extensions_of(files.names))}. Recordings have the "
-        "extensions flac, wav, ogg, opus, mp3 and others; docs/corpora.md shows how to describe a corpus by hand"
+        f"{files.path}: no layout is recognised. Found: {counts_said(extensions_of(files.names))}. "
+        f"{_first_said(files) or 'Recordings have the extensions flac, wav, ogg, opus, mp3 and others'}; "
+        "docs/corpora.md shows how to describe a corpus by hand"
     )
+
+
+def _first_said(files: FileList) -> str:
+    """Why the first archive, or link to a folder, is not read, and what to do; empty without one."""
+    for name in files.names:
+        if files.is_compressed(name):
+            return f"{name} is a compressed archive, and recordings are read in place: unpack it, and adopt the folder"
+        if is_plain_tar(name):
+            return f"{name} is a tar without recordings among its first members, or is damaged"
+    links = (path for path in sorted(files.root.iterdir()) if path.is_symlink() and path.is_dir())
+    if link := next(links, None):
+        return f"{link.name} is a link to a folder, and is not followed: adopt {link.resolve()}"
+    return ""

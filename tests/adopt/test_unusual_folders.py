@@ -1,0 +1,100 @@
+"""`headrace adopt` of folders without a layout, and of files that cannot be read as their names say."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from headrace.adopt.command import adopt
+from headrace.adopt.recognising import recognise
+from headrace.errors import ConfigError
+from tests.support.corpora import write_sound
+from tests.support.tars import tar_of
+
+COMPRESSED = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
+NAMES = ["x.tar", "x.tgz", "x.tar.packed", "deep/x.TAR"]
+
+
+def sound(folder):
+    return write_sound(folder / "sound/a.wav", 1).read_bytes()
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def fault(path):
+    with pytest.raises(ConfigError, match="no layout is recognised") as found:
+        recognise(path)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("compress", COMPRESSED.values(), ids=COMPRESSED)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_compressed_tar_is_named_as_what_it_is_by_any_name(tmp_path, name, compress):
+    file = tmp_path / "corpus" / name
+    put(file, compress(tar_of({"a.wav": sound(tmp_path)})))
+    for path, shown in ((tmp_path / "corpus", name), (file, file.name)):
+        assert f"{shown} is a compressed archive, and recordings are read in place: unpack it" in fault(path)
+
+
+def test_a_zip_is_named_as_what_it_is(tmp_path):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr("a.wav", sound(tmp_path))
+    put(tmp_path / "corpus/x.zip", buffer.getvalue())
+    assert "x.zip is a compressed archive" in fault(tmp_path / "corpus")
+
+
+WITHOUT_AUDIO = {"empty": b"", "letters": b"x" * 2000, "no member": tar_of({}), "a text": tar_of({"a.txt": b"x"})}
+
+
+@pytest.mark.parametrize("content", WITHOUT_AUDIO.values(), ids=WITHOUT_AUDIO)
+def test_a_tar_without_recordings_is_named(tmp_path, content):
+    put(tmp_path / "corpus/x.tar", content)
+    assert "x.tar is a tar without recordings among its first members, or is damaged" in fault(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("content", [*WITHOUT_AUDIO.values(), b"\x1f\x8b"], ids=[*WITHOUT_AUDIO, "gzip"])
+def test_tars_are_recognised_by_any_of_the_first(tmp_path, content):
+    put(tmp_path / "corpus/a.tar", content)
+    put(tmp_path / "corpus/b.tar", tar_of({"b.wav": sound(tmp_path)}))
+    assert recognise(tmp_path / "corpus")[1].source["kind"] == "webdataset"
+
+
+def test_a_link_to_a_folder_is_named_with_the_folder(tmp_path):
+    sound(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus/data").symlink_to(tmp_path / "sound")
+    assert f"data is a link to a folder, and is not followed: adopt {tmp_path / 'sound'}" in fault(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("name", ["p.tar", "p.parquet", "metadata.csv", "m.json", "cuts.jsonl.gz", "p.zip", "p"])
+def test_a_pipe_is_not_read(tmp_path, name):
+    """Opening a pipe to which nothing writes would wait without end."""
+    (tmp_path / "corpus").mkdir()
+    os.mkfifo(tmp_path / "corpus" / name)
+    fault(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("name", [b"\xff.wav", b"\xff/a.wav", b"c\xe9/\xff.wav"])
+def test_a_recording_whose_name_is_not_utf8_is_named_with_the_reason(tmp_path, name, capsys):
+    path = os.fsencode(tmp_path / "corpus") + b"/" + name
+    put(Path(os.fsdecode(path)), sound(tmp_path))
+    write_sound(tmp_path / "corpus/good.wav", 2)
+    assert adopt([str(tmp_path / "corpus"), "--yaml", str(tmp_path / "mine.yaml")]) == 0
+    said = capsys.readouterr().out
+    assert "good-" in said
+    assert "not valid UTF-8" in said
