@@ -1,7 +1,7 @@
 """Reads the texts of the samples of an audio shard from their JSON; the audio is not read. Does not import torch."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +54,7 @@ def read_texts(route: EncodingRun, plan: LatentPlan) -> TextShard:
     """The texts of the samples of an audio shard, from their JSON or from a set of columns.
 
     Raises:
-        ConfigError: the set of columns has no such column.
+        ConfigError: there is no such column.
         FormatError: a sample has no JSON, or an invalid one.
         IntegrityError: the JSON is damaged.
         BuildError: a value is neither a text nor a list of texts.
@@ -62,12 +62,21 @@ def read_texts(route: EncodingRun, plan: LatentPlan) -> TextShard:
     index, column = read_index(route.audio, plan.audio_shard), route.column
     keys, jsons = tuple(index.keys()), tuple(json_texts(route.audio, index))
     if route.columns is None:
-        values = [sample_json(text, index.shard, key).get(column) for key, text in zip(keys, jsons, strict=True)]
+        contents = (sample_json(text, index.shard, key) for key, text in zip(keys, jsons, strict=True))
+        values = [_value(content, column, f"{route.audio.uri}/{index.shard}") for content in contents]
     else:
         values = column_values(route.columns, plan.columns, column.partition(".")[2])
     places = (f"{index.shard}: sample {key!r}" for key in keys)
     texts = tuple(texts_of(value, column, place) for value, place in zip(values, places, strict=True))
     return TextShard(keys, jsons, texts)
+
+
+def _value(content: Mapping[str, Any], column: str, shard: str) -> Any:  # noqa: ANN401 - a value of JSON
+    """The value of a column in the JSON of a sample, which has each column of the metadata, nulls included."""
+    if column not in content:
+        names = ", ".join(sorted(content.keys() - {"headrace"})) or "none"
+        raise ConfigError(f"{shard}: latents of text: the metadata has no column {column!r}; the columns are {names}")
+    return content[column]
 
 
 def column_values(storage: Storage, name: str, column: str) -> list[Any]:

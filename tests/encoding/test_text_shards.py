@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from headrace.assemble.latents import LatentSettings
 from headrace.encoding.engine import Engine
 from headrace.encoding.known_texts import KnownTexts
 from headrace.encoding.texts import digest_of
-from headrace.errors import BuildError, IntegrityError, SampleError
+from headrace.errors import BuildError, ConfigError, IntegrityError, SampleError
 from headrace.format.indexes.index_files import read_index
 from headrace.format.manifests.made_by import MadeBy, makers_of
 from headrace.format.manifests.manifests import newest_manifest
@@ -176,6 +177,15 @@ def test_a_null_text_gives_no_latents_and_says_so(tmp_path, folders):
     assert built.stored("c")[0]["embedding"].abs().sum() > 0  # an empty text is a text
     with pytest.raises(SampleError, match="its caption is null or missing"):
         list(StreamingDataset(remote=str(built.storage.uri), batch_size=1))
+
+
+@pytest.mark.parametrize("column", ["captoin", "captions.caption", "headrace.source"])
+def test_a_column_that_the_metadata_lacks_is_an_error_and_not_a_null(tmp_path, folders, column):
+    """With `max_rejected: 1`, a misspelt column would give a set in which every sample is rejected."""
+    built = Texts(tmp_path, folders["static"]).write({"a": "a dog", "b": None})
+    built.settings = replace(built.settings, column=column)
+    with pytest.raises(ConfigError, match=rf"no column '{column}'; the columns are caption$"):
+        built.build()
 
 
 def test_a_text_without_tokens_is_rejected(tmp_path, folders):
