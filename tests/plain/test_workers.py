@@ -1,5 +1,6 @@
 """The worker processes of `webdataset_loader`: how many there are, and what they know of the process that made them."""
 
+import gc
 import os
 
 import pytest
@@ -60,6 +61,25 @@ def test_workers_of_a_fork_server_have_the_environment_of_the_iteration(tars, mo
     monkeypatch.setenv("HEADRACE_SEEN", "now")
     monkeypatch.delenv("HEADRACE_GONE")
     assert {tuple(sample["seen"]) for sample in loader} == {("now", "")}
+
+
+class Held(list):
+    """An object that the garbage collector knows."""
+
+
+def searching(sample):
+    """Add whether garbage is looked for among what was there before the worker was forked."""
+    return sample | {"searched": any(isinstance(one, Held) for one in gc.get_objects())}
+
+
+@pytest.mark.medium
+def test_workers_never_search_for_garbage_what_was_there_before_the_fork(tars):
+    """It would take a third of a second in each, and copy the pages that they share."""
+    held = Held()
+    for workers in (0, 1):
+        loader = webdataset_loader(tars, num_workers=workers, batch_size=None, transform=searching)
+        assert {sample["searched"] for sample in loader} == {workers == 0}
+    assert not held
 
 
 @pytest.mark.parametrize("how", ["transform", "collate_fn"])

@@ -1,6 +1,7 @@
 """Transforms: what is random in them, and what goes wrong in them."""
 
 import functools
+import gc
 import random
 
 import numpy as np
@@ -29,6 +30,23 @@ def test_random_transforms_draw_differently_in_each_worker_and_alike_for_any_num
     assert drawn[0] == drawn[1]
     for draws in zip(*(draws for draws in drawn[0] if draws), strict=True):
         assert len(set(draws)) == 53
+
+
+class _Held(list):
+    """An object that the garbage collector knows."""
+
+
+def _searching(sample):
+    return {"__key__": sample["__key__"], "searched": any(isinstance(one, _Held) for one in gc.get_objects())}
+
+
+@pytest.mark.medium
+def test_workers_never_search_for_garbage_what_was_there_before_the_fork(dataset_folder):
+    held = _Held()
+    for workers in (0, 2):
+        loader = StreamingDataLoader(make(dataset_folder, transform=_searching), num_workers=workers)
+        assert any(bool(found) for batch in loader for found in batch["searched"]) == (workers == 0)
+    assert not held
 
 
 def _drawing_its_own(sample, rng):
