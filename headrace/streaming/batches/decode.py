@@ -31,7 +31,8 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
         config: the rate to resample to, and the kind of arrays.
 
     Raises:
-        SampleError: a joined folder lacks the sample, or its latents were rejected; or it lacks an audio field.
+        SampleError: a joined folder lacks the sample, or its latents were rejected; or it lacks an audio field, or all
+            audio, which others have.
         ConfigError: a crop needs a rate that is unknown, or the sample has audio and latents in one folder.
         AudioError: the audio cannot be decoded, or its fields differ in rate or length.
         FormatError: a `.pth` without audio beside it holds no latents, or the `.json` is not JSON.
@@ -40,6 +41,7 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
     check_latents(row)
     stored = row.primary
     _check_draws(stored, config)
+    _check_audio(stored, config)
     start, blob = read_around(stored)
     sample: Sample = {"__key__": stored.key}
     about = metadata(stored, start, blob)
@@ -64,6 +66,15 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
 def _check_draws(stored: StoredSample, config: SampleSettings) -> None:
     if config.crop_min_dbfs is not None and not stored.audio():
         raise ConfigError(f"{stored.called}: crop_min_dbfs needs the audio: read it as well, or leave it out")
+
+
+def _check_audio(stored: StoredSample, config: SampleSettings) -> None:
+    """Raise `SampleError` for a sample without audio among others, which only a transform can make one of them."""
+    if stored.is_of_audio and not stored.audio() and config.transform is None:
+        raise SampleError(
+            'it has no audio, and others have: on_bad_sample="skip" leaves such samples out, fields=["metadata"] reads '
+            "the rest of all samples, and with a transform they come as they are"
+        )
 
 
 def _joined_latents(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop, config: SampleSettings) -> Sample:

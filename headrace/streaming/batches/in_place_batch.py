@@ -248,7 +248,7 @@ def _kind(row: BatchRow) -> tuple[str, ...] | None:
         return None
     fields, columns = sample.audio(), sample.columns
     if not fields:
-        return () if sample.tensor is not None else None
+        return () if sample.tensor is not None and not sample.is_of_audio else None
     is_known = sample.num_frames > 0 and len(fields) == len(columns.audio)
     for field in fields:
         is_known = is_known and field.num_channels > 0

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.errors import IntegrityError, NotFoundError
+from headrace.format.indexes.audio_fields import AUDIO
 from headrace.streaming.output_fields import OutputField
 from headrace.streaming.samples.chosen_fields import ChosenFields
 from headrace.streaming.samples.stored_sample import FieldColumns, StoredSample, field_columns
@@ -30,8 +31,10 @@ def opened_samples(  # noqa: PLR0913 - the last two are mostly left out
         file = access.open(shard, lambda: [sample.fields_at_once() for sample in samples], patient=patient)
     except (IntegrityError, NotFoundError) as error:
         fault = type(error)(str(error))  # the error itself would keep its frames alive, and with them open files
+    wants_audio = access.shards.has_audio and (chosen is None or AUDIO in chosen.names)
     for sample in samples:
         sample.file, sample.fault = file, fault
+        sample.is_of_audio = wants_audio or bool(sample.columns.audio)
     return samples
 
 

@@ -147,6 +147,7 @@ class StoredSample:
         tensor_crc32: CRC-32 of the raw latents; -1 if unknown.
         output: number of the output among those of the folder.
         is_choice: whether its rows are vectors of which one is drawn.
+        is_of_audio: whether audio is read of other samples of its shards.
     """
 
     access: ShardAccess
@@ -169,6 +170,7 @@ class StoredSample:
     tensor_crc32: int = ABSENT
     output: int = 0
     is_choice: bool = False
+    is_of_audio: bool = False
     _audio: tuple[StoredAudio, ...] | None = None
 
     @property

@@ -19,7 +19,7 @@ from headrace.format.indexes.foreign_indexes import find_foreign_index
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
-from headrace.format.tars.member_names import KeyAt, Naming
+from headrace.format.tars.member_names import KeyAt, Naming, audio_field
 from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
@@ -172,7 +172,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     storage, names = tars.storage, list(tars.names)
     counts = None if tars.counts is None else list(tars.counts)
     audio_fields: dict[str, tuple[str, ...]] = {}
-    sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
+    sizes, versions, counted_by, has_audio = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote, False
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
@@ -180,6 +180,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
         noted = {name: index.notes.get(VERSION_NOTE) for name, index in zip(names, indexes, strict=True)}
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
+        has_audio = any(index.audio_fields or audio_field(index.fields) for index in indexes)
     if not any(counts):
         raise no_samples(f"{storage.uri}/{names[0]}", len(names))
     by_name = dict(zip(names, counts, strict=True))
@@ -188,7 +189,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
     text = json.dumps([names, counts, sizes, *rule])
     identity = DataIdentity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
-    return ShardSet(storage, shards, identity, keeper)
+    return ShardSet(storage, shards, identity, keeper, has_audio=has_audio)
 
 
 def _index_all(storage: Storage, names: Sequence[str], keeper: IndexKeeper) -> list[ShardIndex]:

@@ -156,6 +156,7 @@ class ShardSet:
         identity: what a saved state records of it.
         load_index: reads or makes the index of a shard by name; called by `IndexCache`.
         is_named_by_content: whether a shard's name changes with its content.
+        has_audio: whether some shard is known to hold audio; False where opening read no index.
     """
 
     storage: Storage
@@ -163,6 +164,7 @@ class ShardSet:
     identity: DataIdentity
     load_index: Callable[[Storage, str], ShardIndex]
     is_named_by_content: bool = False
+    has_audio: bool = False
 
     def __len__(self) -> int:
         """Number of shards."""

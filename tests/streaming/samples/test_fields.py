@@ -117,10 +117,10 @@ def test_samples_of_a_batch_that_differ_in_channels_are_named(tmp_path, how):
         only_batch(tmp_path, **how)
 
 
-def test_a_sample_without_audio_among_others_is_named_and_not_skipped(tmp_path):
+def test_a_sample_without_audio_that_a_transform_leaves_so_is_named_and_not_skipped(tmp_path):
     write_tar(tmp_path / "x.tar", [("a.flac", clips(1)[0].flac()), ("b.json", b"{}")])
     with pytest.raises(ConfigError, match=r"x\.tar: sample 'b' has no audio.*on_bad_sample=\"skip\" skips what cannot"):
-        only_batch(tmp_path, on_bad_sample="skip")
+        only_batch(tmp_path, on_bad_sample="skip", transform=lambda sample: sample)
 
 
 def test_json_that_is_none_is_called_so(tmp_path):
