@@ -51,6 +51,14 @@ def kept(path: Path, parse: Callable[[Table], T | None], make: Callable[[], Tabl
     return made
 
 
+def changed_lengths(shard: str, place: Path) -> FormatError:
+    """The error for a shard whose index has other lengths than those that were counted, and are kept in `place`."""
+    return FormatError(
+        f"{shard}: the lengths in its index are not those that were counted: the shard or its index has changed since; "
+        f"start again after removing {place}"
+    )
+
+
 def _keep(path: Path, table: Table) -> None:
     """Write a table for other processes; a failure is not an error, since this process has it."""
     blob = tables.pack(*table)

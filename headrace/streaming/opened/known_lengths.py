@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import FormatError
 from headrace.format.manifests.length_census import LengthCensus, count_lengths
-from headrace.streaming.cache.kept_arrays import Table, kept, kept_path
+from headrace.streaming.cache.kept_arrays import Table, changed_lengths, kept, kept_path
 from headrace.streaming.opened.reading import StreamReaders
 from headrace.streaming.opened.stored_lengths import stored_census
 from headrace.streaming.order.epoch_order import Rows
@@ -70,11 +70,8 @@ class IndexLengths:
         """The error for a shard whose index has other lengths than the census."""
         reading = self.streams.reading
         access = reading.readers[stream].primary
-        return FormatError(
-            f"{access.shards.storage.uri}/{access.name(shard)}: the lengths in its index are not those that were "
-            "counted: the shard or its index has changed since; start again after removing "
-            f"{_path(reading, stream, self.samples)}"
-        )
+        shown = f"{access.shards.storage.uri}/{access.name(shard)}"
+        return changed_lengths(shown, _path(reading, stream, self.samples))
 
 
 def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
@@ -84,8 +81,9 @@ def _crop(samples: SampleSettings) -> tuple[float | None, ...]:
 
 def _path(reading: StreamReaders, stream: int, samples: SampleSettings) -> Path:
     """Path of the kept census of a stream."""
-    data = reading.readers[stream].primary.shards.identity
-    return kept_path(reading.cache_folders[stream], _FOLDER, _VERSION, data.fingerprint, data.split, *_crop(samples))
+    shards = reading.readers[stream].primary.shards
+    follows_from = (shards.identity.fingerprint, shards.lengths, shards.identity.split, *_crop(samples))
+    return kept_path(reading.cache_folders[stream], _FOLDER, _VERSION, *follows_from)
 
 
 def _counted(reading: StreamReaders, stream: int, lengths: IndexLengths) -> LengthCensus:

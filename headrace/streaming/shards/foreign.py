@@ -172,7 +172,8 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     storage, names = tars.storage, list(tars.names)
     counts = None if tars.counts is None else list(tars.counts)
     audio_fields: dict[str, tuple[str, ...]] = {}
-    sizes, versions, counted_by, has_audio = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote, False
+    sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
+    has_audio, lengths = False, storage.uri
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
@@ -181,6 +182,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
         has_audio = any(index.audio_fields or audio_field(index.fields) for index in indexes)
+        lengths = _digest_of_lengths(indexes)
     if not any(counts):
         raise no_samples(f"{storage.uri}/{names[0]}", len(names))
     by_name = dict(zip(names, counts, strict=True))
@@ -189,7 +191,14 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
     text = json.dumps([names, counts, sizes, *rule])
     identity = DataIdentity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
-    return ShardSet(storage, shards, identity, keeper, has_audio=has_audio)
+    return ShardSet(storage, shards, identity, keeper, has_audio=has_audio, lengths=lengths)
+
+
+def _digest_of_lengths(indexes: Sequence[ShardIndex]) -> str:
+    digest = hashlib.sha256()
+    for index in indexes:
+        digest.update(index.lengths.tobytes() + index.rates_hz.tobytes())
+    return digest.hexdigest()
 
 
 def _index_all(storage: Storage, names: Sequence[str], keeper: IndexKeeper) -> list[ShardIndex]:

@@ -157,6 +157,8 @@ class ShardSet:
         load_index: reads or makes the index of a shard by name; called by `IndexCache`.
         is_named_by_content: whether a shard's name changes with its content.
         has_audio: whether some shard is known to hold audio; False where opening read no index.
+        lengths: what the lengths of samples follow from, with the fingerprint, for what is kept about them in the cache
+            folder: a digest of them, or where the shards are; empty for a snapshot, whose fingerprint covers them.
     """
 
     storage: Storage
@@ -165,6 +167,7 @@ class ShardSet:
     load_index: Callable[[Storage, str], ShardIndex]
     is_named_by_content: bool = False
     has_audio: bool = False
+    lengths: str = ""
 
     def __len__(self) -> int:
         """Number of shards."""

@@ -21,7 +21,7 @@ from headrace.format.indexes.index import ABSENT, ShardIndex
 from headrace.format.lazy import cached_property
 from headrace.format.sample_starts import sample_starts
 from headrace.stores.concurrent_requests import map_on_threads
-from headrace.streaming.cache.kept_arrays import Table, kept, kept_path
+from headrace.streaming.cache.kept_arrays import Table, changed_lengths, kept, kept_path
 from headrace.streaming.recent import Recent
 from headrace.streaming.shards.shard_set import ListedShards, ShardList, ShardSet, SnapshotShards
 from headrace.streaming.shards.view_shards import ViewRows, ViewShards
@@ -135,6 +135,7 @@ class WindowRows:
         self._shards = shards
         self._index = index
         self._view = ViewRows(shards.whole, cache_folder) if isinstance(shards.whole, ViewShards) else None
+        self._folder = cache_folder / _FOLDER
         self._kept: Recent[int, _ShardWindows] = Recent(_TABLES_KEPT)
 
     def rows(self, shards: Ints, items: Ints) -> Ints:
@@ -152,7 +153,11 @@ class WindowRows:
 
     def _made(self, shard: int) -> "_ShardWindows":
         rows = None if self._view is None else self._view.of(int(self._shards.chosen[shard]))
-        return _ShardWindows.made(self._index(shard), rows, self._shards.windows)
+        index = self._index(shard)
+        found = _ShardWindows.made(index, rows, self._shards.windows)
+        if found.starts[-1] != self._shards.num_samples[shard]:
+            raise changed_lengths(index.shard, self._folder)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,9 +222,10 @@ def in_windows(primary: ShardSet, index: IndexOf, windows: Windows, cache_folder
     def made() -> Table:
         return {"counts": _counted(primary, index, windows, cache_folder)}, {}
 
-    counts = kept(kept_path(cache_folder, _FOLDER, origin, data.split), parsed, made)
+    counts = kept(kept_path(cache_folder, _FOLDER, origin, primary.lengths, data.split), parsed, made)
     chosen = np.flatnonzero(counts)
-    identity = replace(data, fingerprint=hashlib.sha256(origin.encode()).hexdigest(), windows=windows)
+    fingerprint = hashlib.sha256(origin.encode() + counts.tobytes()).hexdigest()
+    identity = replace(data, fingerprint=fingerprint, windows=windows)
     return replace(primary, shards=WindowShards(whole, windows, chosen, counts[chosen]), identity=identity)
 
 
