@@ -303,7 +303,7 @@ def _seed(plan: BatchPlan) -> None:
         import torch
 
         torch.default_generator.manual_seed(seed)  # `torch.manual_seed` spends 0.3 ms on devices that are not there
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.manual_seed_all(seed)
 
 
