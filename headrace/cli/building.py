@@ -1,11 +1,13 @@
 """Options, settings and exit codes of `headrace build` and `build.py`, before Dagster is imported."""
 
 import argparse
+import contextlib
+import gc
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from headrace.errors import ConfigError, HeadraceError
 
@@ -20,6 +22,7 @@ Exit codes: 0 success; 1 a check or a step failed; 2 the command line or a YAML 
 """
 _USAGE_ERROR = 2
 _INTERRUPTED = 130
+_OBJECTS_PER_COLLECTION = 20_000  # instead of 700
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +58,8 @@ def quieten(*, verbose: bool) -> None:
 def exit_code(build: Callable[[], int]) -> int:
     """The exit code of a build; expected errors are printed without a traceback."""
     try:
-        return build()
+        with _rare_collections():
+            return build()
     except ConfigError as error:
         print(error, file=sys.stderr)
         return _USAGE_ERROR
@@ -65,3 +69,17 @@ def exit_code(build: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print("stopped with Ctrl-C: finished shards are kept, and the next build continues from here", file=sys.stderr)
         return _INTERRUPTED
+
+
+@contextlib.contextmanager
+def _rare_collections() -> Iterator[None]:
+    """A block in which Python looks for garbage less often: half a million objects of imported modules stay anyway.
+
+    It saves a second of a small build's ten.
+    """
+    first, *others = gc.get_threshold()
+    gc.set_threshold(first and max(first, _OBJECTS_PER_COLLECTION), *others)
+    try:
+        yield
+    finally:
+        gc.set_threshold(first, *others)
