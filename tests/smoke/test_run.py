@@ -173,6 +173,7 @@ def test_a_table_with_an_invalid_column_or_range_does_not_pass():
     assert table_faults(pl.DataFrame(good)) == []
     assert table_faults(pl.DataFrame({**good, "num_bytes": [0]}))
     assert table_faults(pl.DataFrame({**good, "shard": [3]}))
+    assert table_faults(pl.DataFrame({**good, "shard": ["a.tar.gz"]}))
     for name in ("rejected", "samples", "streamed", "faults", "num_frames"):  # 0 is valid, a negative number is not
         assert table_faults(pl.DataFrame({**good, name: [0]})) == []
         assert table_faults(pl.DataFrame({**good, name: [-1]}))
