@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from headrace import FrameBudget, Stream, StreamingDataLoader, StreamingDataset, cli
+from headrace.streaming.asked import answers
 from tests.support.column_fixtures import write_columns
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
@@ -55,8 +56,8 @@ def trained(dataset, num_batches, folder):
     return path, batches
 
 
-def check(run, state, remotes, batches):
-    """Compare all three commands with the delivered batches."""
+def check(run, state, remotes, batches, share=0):
+    """Compare all three commands with the delivered batches; hours may be off by a share."""
     counts = Counter(key for batch in batches for key in batch)
     for key in (*list(CLIPS)[::19], *list(counts)[:1]):
         code, found, _ = run("seen", state, "--key", key, *remotes)
@@ -64,7 +65,7 @@ def check(run, state, remotes, batches):
     code, found, _ = run("bill", state, *remotes)
     assert (code, found["samples"]) == (0, counts.total())
     seconds = sum(CLIPS[key].num_frames / CLIPS[key].rate_hz * count for key, count in counts.items())
-    assert found["hours"] == pytest.approx(seconds / 3600)
+    assert found["hours"] == pytest.approx(seconds / 3600, rel=share or 1e-6)
     for by, label in (("singer", singer), ("tags.mood", lambda key: int(key[-2:]) % 2)):
         expected = Counter()
         for key, count in counts.items():
@@ -91,6 +92,19 @@ def check(run, state, remotes, batches):
 def test_the_answers_are_what_a_loader_delivered(run, output, tmp_path, more):
     state, batches = trained(StreamingDataset(remote=f"{output}/audio", **SETTINGS, **more), 12, tmp_path)
     check(run, state, ("--remote", f"{output}/audio"), batches)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("num_batches", [5, 6, 12])  # an epoch has six
+def test_a_bill_of_many_shards_says_that_its_hours_are_estimates(run, output, tmp_path, monkeypatch, num_batches):
+    monkeypatch.setattr(answers, "MOST_INDEXES" if num_batches == 5 else "MOST_SAMPLES", 0)
+    state, batches = trained(StreamingDataset(remote=f"{output}/audio", **SETTINGS), num_batches, tmp_path)
+    check(run, state, ("--remote", f"{output}/audio"), batches, share=0 if num_batches % 6 == 0 else 0.2)
+    _, found, _ = run("bill", state, "--by", "split", "--remote", f"{output}/audio")
+    splits = Counter("train" if key in list(CLIPS)[:37] else "test" for batch in batches for key in batch)
+    assert {row["group"][0]: row["samples"] for row in found["rows"]} == splits
+    assert found["is_estimated"]
+    assert not run("bill", state, "--by", "singer", "--remote", f"{output}/audio")[1]["is_estimated"]
 
 
 @pytest.mark.parametrize("more", [{}, {"batching": "length_buckets"}, {"batching": FrameBudget(400, 2)}], ids=str)
@@ -137,6 +151,29 @@ def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     code, _, err = run("seen", state, "--key", "clip00001", "--remote", f"c={output}")
     assert code == 1
     assert "pass --remote 'a=b=PATH' with the data set that the run read ('a=b': split 'train' of snapshot 1" in err
+
+
+@pytest.mark.medium
+def test_batches_of_before_and_after_each_change_of_a_mixture_are_found(run, output, tmp_path):
+    state, batches = None, []
+    for weights, num_batches in (((2, 1), 3), ((1, 3), 2), ((3, 1), 2)):
+        streams = [
+            Stream(remote=str(output), split=split, repeat=weight, name=split)
+            for split, weight in zip(("train", "test"), weights, strict=True)
+        ]
+        loader = StreamingDataLoader(StreamingDataset(streams=streams, change_streams=True, **SETTINGS))
+        if state is not None:
+            loader.load_state_dict(state)
+        batches += [[key for key in batch["keys"] if key] for _, batch in zip(range(num_batches), loader, strict=False)]
+        state = loader.state_dict()
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(state))
+    for step, keys in enumerate(batches):
+        code, found, _ = run("batch", path, "--step", step)
+        assert (code, [row["key"] for row in found["rows"] if row["key"]]) == (0, keys)
+    _, _, err = run("batch", path, "--step", 1000)
+    total = int(err.split(" global batches")[0].split()[-1])
+    assert [run("batch", path, "--step", step)[0] for step in (total - 1, total)] == [0, 1]
 
 
 @pytest.mark.medium

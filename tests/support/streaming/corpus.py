@@ -121,9 +121,7 @@ def commit(
 ) -> NumberedSnapshot:
     """A manifest for each partition, and the snapshot of all."""
     for partition, indexes in shards.items():
-        entries = tuple(
-            ShardEntry(i.shard, i.num_bytes, len(i), int(i.lengths.sum()), 0.0, "input", len(i)) for i in indexes
-        )
+        entries = tuple(map(_entry, indexes))
         digest = "-".join(index.sha256[:6] for index in indexes)
         manifest = Manifest(partition, digest, "s", {}, entries, lengths=census_of(indexes))
         commit_manifest(storage, manifest, newest_manifest(storage, partition))
@@ -170,3 +168,8 @@ def _write(  # noqa: PLR0913, PLR0917 - a helper of one caller
             for number, start in enumerate(range(0, len(chosen), per_shard))
         ]
     return commit(storage, written, origin)
+
+
+def _entry(index: ShardIndex) -> ShardEntry:
+    frames, seconds = int(index.lengths.sum()), float((index.lengths / index.rates_hz)[index.rates_hz > 0].sum())
+    return ShardEntry(index.shard, index.num_bytes, len(index), frames, seconds, "input", len(index))
