@@ -232,11 +232,12 @@ class _Reading:
 def _join(readings: Mapping[str, _Reading], results: Mapping[str, SmokeResult], loader: LoaderConfig) -> None:
     """Read audio together with all latents and add errors to the result of the audio."""
     audio, result = readings[AUDIO], results[AUDIO]
+    may_share = audio.is_whole and not audio.expected.is_mixed  # a batch may reach beyond a part
     reading = JoinedReading(
         audio.read,
         {name: other.read for name, other in readings.items() if name != AUDIO},
         audio.part.numbered.number,
-        batch_size=1 if audio.expected.is_mixed else loader.batch_size,
+        batch_size=loader.batch_size if may_share else 1,
         num_workers=loader.num_workers if audio.is_whole else 0,
     )
     processes = child_processes()
