@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from headrace.arguments import path
 from headrace.errors import NoShardsError
+from headrace.format.manifests.manifests import is_shard_name
 from headrace.format.tars.name_lists import expanded, shown
 from headrace.locate.names import is_pattern
-from headrace.locate.no_shards import no_audio, no_shards, no_snapshots
+from headrace.locate.no_shards import has_manifests, no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
 from headrace.locate.tars import (
     PlainTars,
@@ -35,12 +36,14 @@ class Location:
         storage: the folder that was named; of a pattern, the folder in which it is looked for.
         folder: the shard folder whose samples are meant: the folder itself, or the audio of an output.
         tars: the tars of a plain WebDataset, or those that a pattern picks from an output.
+        names_folder: whether the tars are those of a folder, not of a pattern or list.
     """
 
     named: str
     storage: Storage
     folder: ShardFolder | None = None
     tars: PlainTars | None = None
+    names_folder: bool = False
 
     @property
     def is_output(self) -> bool:
@@ -61,7 +64,7 @@ class Location:
 
         Raises:
             ConfigError: these are tars.
-            NoShardsError: this is an output without audio.
+            NoShardsError: this is an output without audio, or a build of this folder has not finished.
         """
         self.check_snapshots(wanted)
         if self.folder is None:
@@ -75,8 +78,15 @@ class Location:
 
     def check_snapshots(self, wanted: str) -> None:
         """Raise `ConfigError` for tars, which have no snapshots; for `wanted` see `one_folder`."""
+        self.check_built()
         if self.tars is not None:
             raise no_snapshots(self.named, wanted, None if self.tars.snapshot is None else self.storage)
+
+    def check_built(self) -> None:
+        """Raise `NoShardsError` for a folder that holds a part of the tars of a first build."""
+        tars = self.tars if self.names_folder else None
+        if tars is not None and is_shard_name(tars.names[0]) and has_manifests(tars.storage):
+            raise no_shards(self.named, tars.storage)
 
     def lacks_audio(self) -> NoShardsError:
         """The error where an output without audio cannot be read."""
@@ -130,6 +140,7 @@ def locate(
     if found.tars is not None and looks_for_index and found.tars.indexed is None and not is_signed(name):
         found = replace(found, tars=replace(found.tars, indexed=indexed_folder(found.tars.storage)))
     if found.tars is not None and found.tars.indexed is None and snapshot not in {None, found.tars.snapshot}:
+        found.check_built()
         raise no_snapshots(name, f"snapshot={snapshot}")
     return found
 
@@ -139,7 +150,7 @@ def _in_folder(name: str, storage: Storage, split: str | None, transfer: Transfe
         return Location(name, storage, folder)
     tars = tars_of_folder(storage, split)
     if tars.names:
-        return Location(name, storage, tars=tars)
+        return Location(name, storage, tars=tars, names_folder=True)
     if (indexed := indexed_folder(storage)) is not None:
         return Location(name, storage, tars=tars_of_index(indexed, split, transfer))
     if folders_of_output(storage):

@@ -32,8 +32,22 @@ def no_shards(named: str, storage: Storage) -> NoShardsError:
         return NoShardsError(f"{named}: {fault}")
     if is_pattern(named):
         return NoShardsError(f"{named}: no tars match; {_instead(storage, storage.uri)}")
+    if has_manifests(storage):
+        return NoShardsError(f"{named}: no snapshot there{not_built(storage)}")
     kinds = ", ".join(TAR_SUFFIXES)
     return NoShardsError(f"{named}: no snapshot and no shards ({kinds}) there; {_instead(storage, 'it')}")
+
+
+def has_manifests(storage: Storage) -> bool:
+    """Whether a build has written some partitions of a shard folder."""
+    return next(iter(storage.list("manifests/")), None) is not None
+
+
+def not_built(storage: Storage) -> str:
+    """The end of an error for a part of an output without a snapshot, if a build has begun it; else empty."""
+    if not has_manifests(storage):
+        return ""
+    return " yet, since no build of it has finished: build the data set again, and see what it reports"
 
 
 def no_audio(named: str, latents: list[Storage]) -> NoShardsError:
@@ -65,10 +79,14 @@ def parts_beside(place: str, transfer: Transfer | None) -> str:
         place: where it would be: `OUTPUT/views/NAME`.
         transfer: time limits of the store.
     """
-    family, parts = place.rstrip("/").rpartition("/")[0], set()
+    family, _, own = place.rstrip("/").rpartition("/")
+    parts = set[str]()
     with contextlib.suppress(StorageError):  # a web server lists nothing
         parts = {entry.path.partition("/")[0] for entry in open_storage(family, transfer).list() if "/" in entry.path}
-    return f"; there are {', '.join(sorted(parts))}" if parts else f"; {family} is empty: build it first"
+    if not parts:
+        return f"; {family} is empty: build it first"
+    others = sorted(parts - {own})
+    return f"; there are {', '.join(others)}" if others else ""
 
 
 def no_samples(first: str, num_shards: int) -> FormatError:

@@ -120,7 +120,9 @@ def _shards_of_one(url: str, split: str | None, snapshot: int | None, transfer: 
     check_no_password(url)
     if url.startswith(_FOREIGN_SCHEMES) or (url.startswith("http") and "?" in url):
         return [LocatedShard(None, url)]
-    return shards_of(locate(url, split=split, snapshot=snapshot, transfer=transfer), split, snapshot)
+    located = locate(url, split=split, snapshot=snapshot, transfer=transfer)
+    located.check_built()
+    return shards_of(located, split, snapshot)
 
 
 def _of_snapshot(storage: Storage, numbered: NumberedSnapshot, split: str | None) -> Iterator[LocatedShard]:

@@ -151,6 +151,7 @@ def _open(uri: str, options: WebdatasetOptions, _exclude: Sequence[str]) -> Item
     located = locate(uri)
     if located.tars is None:
         raise ConfigError(f"source.uri {uri}: an output of Headrace; its kind is headrace, not webdataset")
+    located.check_built()
     root = absolute(located.tars.storage.uri)
     tars = tuple(f"{root}/{name}" for name in located.tars.names)
     if not any(map(is_plain_tar, tars)):

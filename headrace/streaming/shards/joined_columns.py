@@ -16,7 +16,7 @@ from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
 from headrace.format.typed_json import json_value
 from headrace.locate import locate
 from headrace.locate.listing import has_snapshots
-from headrace.locate.no_shards import parts_beside
+from headrace.locate.no_shards import not_built, parts_beside
 from headrace.locate.outputs import COLUMNS, ITSELF, ShardFolder, place_of
 from headrace.stores.storage import Storage, Transfer, open_storage
 from headrace.streaming.selection import METADATA, Selection, WantedTensor
@@ -224,7 +224,8 @@ def _companion(name: str, sources: JoinedSources) -> Companion:
     if (pin := sources.pins.get(_set_name(named))) is not None:
         return Companion(named, COLUMNS, ShardFolder(ITSELF, storage, (pin,)))
     if not has_snapshots(storage):
-        raise NotFoundError(f"columns={name!r}: {named} has no snapshot{parts_beside(named, sources.transfer)}")
+        known = f"{not_built(storage)}{parts_beside(named, sources.transfer)}"
+        raise NotFoundError(f"columns={name!r}: {named} has no snapshot{known}")
     return Companion(named, COLUMNS, _all_of(named, sources.transfer))
 
 

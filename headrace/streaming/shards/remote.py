@@ -204,6 +204,7 @@ def _opened(request: StreamRequest) -> OpenedRemote:
             check_named(request.remote, located.tars, opened.primary.shards)
         return opened
     if located.tars is not None and wanted is None:
+        located.check_built()
         keeper = IndexKeeper(request.index_folder, selection.key_at)
         primary = open_foreign(located.named, selection.split, located.tars, keeper)
         return OpenedRemote(primary, outputs=(_outputs_of_tars(primary),))
