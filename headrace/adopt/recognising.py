@@ -7,6 +7,7 @@ from typing import NoReturn, TypeAlias
 from headrace.adopt import corpora, folders, tables
 from headrace.adopt.listing import FileList, Layout, beside_table, counts_said, extensions_of, listed
 from headrace.errors import ConfigError
+from headrace.format.other_formats import index_path, recognised
 from headrace.format.tars.tar_names import is_plain_tar
 
 Recogniser: TypeAlias = Callable[[FileList], Layout | None]
@@ -26,6 +27,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     corpora.tfrecord,
 )
 """The most specific first. Each takes the names of files and the beginnings of a few of them."""
+_PACKED = (".tar", ".gz", ".tgz", ".zst", ".zip", ".7z", ".rar", ".bz2", ".tbz2", ".tbz", ".xz", ".txz", ".lzma")
 
 
 def recognise(path: Path) -> tuple[FileList, Layout]:
@@ -65,11 +67,20 @@ def _unknown(files: FileList, beside: FileList | None = None) -> NoReturn:
             f"{files.path}: no layout is recognised: as a table, it names no recording below {beside.root}: adopt the "
             "folder that has both; docs/corpora.md shows how to describe a corpus by hand"
         )
+    known = _other_library(files) or _first_said(files)
     raise ConfigError(
         f"{files.path}: no layout is recognised. Found: {counts_said(extensions_of(files.names))}. "
-        f"{_first_said(files) or 'Recordings have the extensions flac, wav, ogg, opus, mp3 and others'}; "
+        f"{known or 'Recordings have the extensions flac, wav, ogg, opus, mp3 and others'}; "
         "docs/corpora.md shows how to describe a corpus by hand"
     )
+
+
+def _other_library(files: FileList) -> str:
+    """The data set of another library that these files are, and what to do; empty for anything else."""
+    names = [name for name in files.names if not name.lower().endswith(_PACKED)]
+    index = index_path(names)
+    found = recognised(names, b"" if index is None else "\n".join(files.lines(index)).encode())
+    return "" if found is None else f"It is {found.what}: {found.way_out}"
 
 
 def _first_said(files: FileList) -> str:

@@ -54,6 +54,7 @@ _MARKERS = (
     _Marker("a data set of ArrayRecord files", r"\.array_?record(-\d+-of-\d+)?$"),
     _Marker("a data set of TFRecord files", r"\.tfrec(ords?)?(\.gz)?(-\d+-of-\d+)?$"),
     _Marker("a data set of Arrow files, as Hugging Face datasets writes them", r"\.arrow$|(^|/)dataset_dict\.json$"),
+    _Marker("a data set of HDF5 files", r"\.(h5|hdf5)$"),
     _Marker(
         "a folder of Lhotse manifests",
         r"(^|/)(cuts|recordings|supervisions)\b[^/]*\.jsonl(\.gz)?$",

@@ -98,3 +98,25 @@ def test_a_recording_whose_name_is_not_utf8_is_named_with_the_reason(tmp_path, n
     said = capsys.readouterr().out
     assert "good-" in said
     assert "not valid UTF-8" in said
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        (["index.json", "shard.00000.mds"], "an MDS data set of MosaicML Streaming"),
+        (["train/index.json", "train/shard.00000.mds.zstd"], "an MDS data set of MosaicML Streaming"),
+        (["index.json", "chunk-0-0.bin"], "a LitData data set"),
+        (["dataset_info.json", "state.json", "data-00000-of-00001.arrow"], "a data set of Arrow files"),
+        (["x.h5"], "a data set of HDF5 files"),
+        (["a/x.hdf5"], "a data set of HDF5 files"),
+        (["x.zarr/zarr.json"], "a Zarr store"),
+        (["x.lance/_versions/1.manifest"], "a Lance data set"),
+        (["x.array_record"], "a data set of ArrayRecord files"),
+        (["x.parquet"], "a data set of Parquet files"),
+    ],
+)
+def test_a_data_set_of_another_library_is_named_with_the_way_out(tmp_path, names, what):
+    for name in names:
+        put(tmp_path / "corpus" / name, b"(\xb5/\xfd" if name.endswith(".zstd") else b"{}")
+    assert f"It is {what}" in (said := fault(tmp_path / "corpus"))
+    assert "write its samples to tars once, or build shards from the recordings" in said

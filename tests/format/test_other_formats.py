@@ -25,6 +25,7 @@ FOLDERS = {
         b"",
         "a data set of ArrayRecord files (x.array_record-00000-of-00002)",
     ),
+    "HDF5": (["a/x.hdf5"], b"", "a data set of HDF5 files (a/x.hdf5)"),
     "TFRecord": (["dataset_info.json", "a.tfrecord"], b"", "a data set of TFRecord files (a.tfrecord)"),
     "TFDS": (["x.tfrecord-00000-of-00004"], b"", "a data set of TFRecord files (x.tfrecord-00000-of-00004)"),
     "save_to_disk": (
