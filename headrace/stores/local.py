@@ -18,7 +18,7 @@ from headrace.stores.client_errors import translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, StoredObject, checked_path, exactly
 from headrace.stores.exclusive_files import name_exclusively
 from headrace.stores.folder_walk import walk, walk_odd
-from headrace.stores.regular_files import open_regular
+from headrace.stores.regular_files import check_regular, open_regular
 
 TEMPORARY_SUFFIX = ".headrace-tmp"
 _PARTS_PER_CALL = 1024  # the most that the kernel takes
@@ -68,15 +68,19 @@ class LocalStorage:
 
     def stat(self, path: str) -> StoredObject:
         """See `Storage.stat`."""
-        with translated_errors(path, self.uri):
-            found = self.local_path(path).stat()
+        found = self._status(path)
         return StoredObject(path, found.st_size, found.st_mtime)
 
     def version(self, path: str) -> str:
         """See `Storage.version`."""
-        with translated_errors(path, self.uri):
-            found = self.local_path(path).stat()
+        found = self._status(path)
         return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}"
+
+    def _status(self, path: str) -> os.stat_result:
+        with translated_errors(path, self.uri):
+            found = (name := self.local_path(path)).stat()
+            check_regular(name, found.st_mode)
+        return found
 
     def exists(self, path: str) -> bool:
         """See `Storage.exists`."""

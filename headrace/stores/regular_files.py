@@ -32,11 +32,18 @@ def open_regular(path: str | os.PathLike[str], flags: int = os.O_RDONLY) -> int:
         if error.errno != errno.ENXIO:
             raise
         raise NotAFileError(f"{os.fspath(path)}: is a socket or a device, not a file") from error
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    raise NotAFileError(f"{os.fspath(path)}: is {_KINDS[stat.S_IFMT(mode)]}, not a file")
+    try:
+        check_regular(path, os.fstat(descriptor).st_mode)
+    except NotAFileError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_regular(path: str | os.PathLike[str], mode: int) -> None:
+    """Raise `NotAFileError`, which says what the path is, unless the mode is that of a regular file."""
+    if not stat.S_ISREG(mode):
+        raise NotAFileError(f"{os.fspath(path)}: is {_KINDS[stat.S_IFMT(mode)]}, not a file")
 
 
 def oddity(path: Path) -> str | None:

@@ -1,14 +1,18 @@
 """`StorageContract`: the tests that each store has to pass. Imports pytest."""
 
+import contextlib
 import io
 import pickle
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
 
 from headrace.errors import AlreadyExistsError, NotFoundError, StorageError, UnsafePathError
 from headrace.stores.storage import Storage, StoredObject
 
+_DAY_SECONDS = 86_400
 _ESCAPING_PATHS = ["", "/etc/passwd", "../a", "a/../../b", "a//b", "./a", "a/.", "a/", "a\\..\\b", "a\0b"]
 
 
@@ -26,6 +30,7 @@ class StorageContract:
         """Bytes, size and existence."""
         storage.write("a/b.bin", b"hello")
         assert storage.read("a/b.bin") == b"hello"
+        assert isinstance(storage.read("a/b.bin"), bytes)
         assert storage.size("a/b.bin") == 5
         assert storage.exists("a/b.bin")
 
@@ -33,6 +38,7 @@ class StorageContract:
         """A version names the content of an object."""
         storage.write("a.bin", b"hello")
         first = storage.version("a.bin")
+        assert isinstance(first, str)
         assert storage.version("a.bin") == first
         storage.write("a.bin", b"world")
         assert storage.version("a.bin") != first
@@ -55,7 +61,8 @@ class StorageContract:
 
     def test_pieces_are_joined(self, storage: Storage) -> None:
         """A list of pieces is one object."""
-        storage.write("pieces", [b"ab", b"", bytes(100_000), b"c"])
+        pieces: list[bytes | memoryview] = [b"ab", b"", memoryview(bytes(100_000)), b"c"]
+        storage.write("pieces", pieces)
         assert storage.read("pieces") == b"ab" + bytes(100_000) + b"c"
         storage.write("none", [])
         assert storage.read("none") == b""
@@ -65,6 +72,15 @@ class StorageContract:
         storage.write("a", b"long before")
         storage.write("a", b"after")
         assert storage.read("a") == b"after"
+
+    def test_a_file_that_fails_while_it_is_written_changes_nothing(self, storage: Storage) -> None:
+        """The object before stays, and a new one does not appear."""
+        storage.write("old", b"before")
+        for path in ("old", "new"):
+            with pytest.raises(OSError, match="this disk failed"):
+                storage.write(path, _FailingFile(bytes(3 << 20)))
+        assert storage.read("old") == b"before"
+        assert [entry.path for entry in storage.list()] == ["old"]
 
     def test_create_fails_if_the_object_exists(self, storage: Storage) -> None:
         """The first content stays."""
@@ -96,7 +112,9 @@ class StorageContract:
     def test_ranges_are_returned_in_the_requested_order(self, storage: Storage) -> None:
         """They may overlap."""
         storage.write("alphabet", bytes(range(97, 123)))
-        assert storage.read_ranges("alphabet", [(3, 5), (0, 2), (24, 26), (1, 4)]) == [b"de", b"ab", b"yz", b"bcd"]
+        found = storage.read_ranges("alphabet", [(3, 5), (0, 2), (24, 26), (1, 4)])
+        assert found == [b"de", b"ab", b"yz", b"bcd"]
+        assert all(isinstance(one, bytes) for one in found)
         assert storage.read_ranges("alphabet", []) == []
 
     def test_an_empty_range_is_empty(self, storage: Storage) -> None:
@@ -123,10 +141,13 @@ class StorageContract:
             file.seek(1)
             assert file.read(2) == b"bc"
             assert file.tell() == 3
+            with storage.open("alphabet") as other:
+                assert other.read(1) == b"a"
+            assert file.read(1) == b"d"
 
     def test_errors_about_missing_objects_name_them(self, storage: Storage) -> None:
         """`NotFoundError`, whichever method is called."""
-        for reading in (storage.read, storage.size, storage.open, lambda path: storage.read_ranges(path, [(0, 1)])):
+        for reading in _readings(storage):
             with pytest.raises(NotFoundError, match="gone/for good"):
                 reading("gone/for good")
         assert not storage.exists("gone/for good")
@@ -138,6 +159,17 @@ class StorageContract:
         storage.delete("a")
         storage.delete("a")
         assert not storage.exists("a")
+
+    def test_a_folder_is_no_object(self, storage: Storage) -> None:
+        """It does not exist, cannot be read, and deleting it deletes nothing below it."""
+        storage.write("a/b", b"x")
+        assert not storage.exists("a")
+        for reading in _readings(storage):
+            with pytest.raises(StorageError, match="a"):
+                reading("a")
+        with contextlib.suppress(StorageError):
+            storage.delete("a")
+        assert storage.read("a/b") == b"x"
 
     def test_listing_is_sorted_recursive_and_by_string_prefix(self, storage: Storage) -> None:
         """By code points; a prefix need not end at a slash."""
@@ -152,7 +184,7 @@ class StorageContract:
         entry = next(storage.list("a/b/2"))
         assert isinstance(entry, StoredObject)
         assert entry.num_bytes == 5
-        assert entry.modified_seconds > 1_500_000_000
+        assert 1_500_000_000 < entry.modified_seconds < time.time() + _DAY_SECONDS
         assert storage.stat("a/b/2") == entry
 
     def test_a_folder_can_be_used_as_a_store(self, storage: Storage) -> None:
@@ -164,6 +196,12 @@ class StorageContract:
         assert [entry.path for entry in storage.at("audio").list("manifests/")] == ["manifests/train/1.json"]
         assert below.uri.endswith("audio/manifests")
 
+    def test_a_local_path_is_that_of_the_object(self, storage: Storage) -> None:
+        """Files are mapped and linked by it; only stores that are not local folders have none."""
+        storage.write("a/b", b"hello")
+        for path in (storage.local_path("a/b"), storage.at("a").local_path("b")):
+            assert path is None or path.read_bytes() == b"hello"
+
     @pytest.mark.parametrize("path", _ESCAPING_PATHS)
     def test_names_that_leave_the_root_are_rejected(self, storage: Storage, path: str) -> None:
         """Before anything is read or written."""
@@ -171,6 +209,8 @@ class StorageContract:
             storage.read,
             storage.open,
             storage.size,
+            storage.stat,
+            storage.version,
             storage.exists,
             storage.delete,
             storage.at,
@@ -191,14 +231,15 @@ class StorageContract:
             assert name in {entry.path for entry in storage.list()}
 
     def test_readers_never_see_a_partial_object(self, storage: Storage) -> None:
-        """A reader that polls while a writer replaces the object sees all of the old bytes or all of the new bytes."""
+        """A reader that polls while a writer replaces or creates the object sees all bytes of one version."""
         versions = [bytes([65 + number]) * 300_000 for number in range(4)]
         storage.write("object", versions[0])
         seen, has_read, stop = list[bytes](), threading.Event(), threading.Event()
 
         def poll() -> None:
             while not stop.is_set():
-                seen.append(storage.read("object"))
+                with contextlib.suppress(NotFoundError):
+                    seen.append(storage.read("object"))
                 has_read.set()
 
         reader = threading.Thread(target=poll)
@@ -207,13 +248,32 @@ class StorageContract:
             assert has_read.wait(60)
             for version in versions * 5:
                 storage.write("object", version)
+                storage.delete("object")
+                storage.create("object", version)
         finally:
             stop.set()
             reader.join()
         assert set(seen) <= set(versions)
 
     def test_a_used_store_can_be_pickled_to_another_process(self, storage: Storage) -> None:
-        """Workers get a copy."""
-        storage.write("a", b"x")
-        copy = pickle.loads(pickle.dumps(storage.at("b")))  # noqa: S301 - its own
+        """Workers get a copy, which reads the same objects; only objects in memory stay in their process."""
+        storage.write("b/a", b"x")
+        copy: Storage = pickle.loads(pickle.dumps(storage.at("b")))  # noqa: S301 - its own
         assert copy.uri == storage.at("b").uri
+        assert copy.uri.startswith("memory:") or copy.read("a") == b"x"
+
+
+class _FailingFile(io.BytesIO):
+    """A file whose end cannot be read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Bytes, or the error."""
+        if size is None or size < 0 or not (found := super().read(size)):
+            raise OSError("this disk failed")
+        return found
+
+
+def _readings(storage: Storage) -> tuple[Callable[[str], object], ...]:
+    """The methods that need an object."""
+    whole = (storage.read, storage.size, storage.stat, storage.version, storage.open)
+    return (*whole, lambda path: storage.read_ranges(path, [(0, 1)]))
