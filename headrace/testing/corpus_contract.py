@@ -2,17 +2,22 @@
 
 import json
 import pickle
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from headrace.errors import FileChangedError
 from headrace.format.tars.tar import sha256_of
+from headrace.sources.content_digests import DIGEST_PATTERN
 from headrace.sources.listing import FileStamp
 from headrace.sources.sources import Corpus
 
 _SHA256_DIGITS = 64
+
+Reads: TypeAlias = Callable[[Corpus, str, FileStamp], str]
+"""Opens a recording, and returns a digest."""
 
 
 class Change(NamedTuple):
@@ -53,6 +58,9 @@ class CorpusContract:
         """A listing depends on the corpus alone, and has each path once."""
         self.write(tmp_path)
         first = self._listed(tmp_path)
+        corpus = self.opened(tmp_path)
+        assert isinstance(corpus.uri, str)
+        assert sorted(_entries(corpus), key=str) == sorted(_entries(corpus), key=str), "the same corpus is listed again"
         assert len(first) > 1, "the contract needs at least two recordings"
         assert self._listed(tmp_path) == first
         assert all(code is None for _, code, _ in first.values()), "a sound corpus has no rejects"
@@ -72,6 +80,7 @@ class CorpusContract:
             assert len(content) == stamp.num_bytes, path
             with corpus.open_digested(path, stamp) as opened:
                 assert opened.file.read() == content
+                assert re.fullmatch(DIGEST_PATTERN, opened.digest)
                 assert opened.digest == digest or len(opened.digest) != _SHA256_DIGITS
 
     def test_files_open_in_any_order_from_threads_and_from_a_copy_of_the_corpus(self, tmp_path: Path) -> None:
@@ -88,6 +97,7 @@ class CorpusContract:
         """A change is seen by the stamp alone, and a file with an old stamp is not read as the listed one."""
         self.write(tmp_path)
         before, digests = self._stamps(tmp_path), self._digests(tmp_path)
+        given = self._digests(tmp_path, _given_digest)
         changed, beside = self.change(tmp_path)
         after = self._stamps(tmp_path)
         assert after.keys() == before.keys()
@@ -95,11 +105,13 @@ class CorpusContract:
         assert changed in moved <= {changed, *beside}
         now = self._digests(tmp_path)
         assert {path for path in before if now[path] != digests[path]} == {changed}
-        try:
-            _digest(self.opened(tmp_path), changed, before[changed])
-        except (FileChangedError, FileNotFoundError):
-            return
-        raise AssertionError(f"{changed} was read with its old stamp")
+        assert self._digests(tmp_path, _given_digest)[changed] != given[changed]
+        for read in (_digest, _given_digest):
+            try:
+                read(self.opened(tmp_path), changed, before[changed])
+            except (FileChangedError, FileNotFoundError):
+                continue
+            raise AssertionError(f"{changed} was read with its old stamp")
 
     def test_entries_that_cannot_be_used_are_listed_with_code_and_reason(self, tmp_path: Path) -> None:
         """Nothing is left out in silence, and the other recordings stay usable."""
@@ -108,7 +120,7 @@ class CorpusContract:
         codes = self.harm(tmp_path)
         listed = self._listed(tmp_path)
         assert {path: code for path, (_, code, _) in listed.items() if code is not None} == dict(codes)
-        assert all(reason for _, code, reason in listed.values() if code is not None)
+        assert all(reason and stamp is None for stamp, code, reason in listed.values() if code is not None)
         others = {path: digest for path, digest in sound.items() if path not in codes}
         assert {path: digest for path, digest in self._digests(tmp_path).items() if path in others} == others
 
@@ -120,7 +132,8 @@ class CorpusContract:
             return
         first = list(rows.read())
         assert first, "a sound corpus has rows"
-        assert json.dumps(list(rows.read())) == json.dumps(first)
+        assert json.dumps(list(rows.read()), allow_nan=False) == json.dumps(first)
+        assert all(isinstance(name, str) for row in first for name in row)
         assert {row["path"] for row in first} <= set(self._stamps(tmp_path))
         again = self.opened(tmp_path).rows()
         assert again is not None
@@ -140,10 +153,10 @@ class CorpusContract:
         listed = self._listed(folder)
         return {path: stamp for path, (stamp, code, _) in listed.items() if code is None and stamp is not None}
 
-    def _digests(self, folder: Path) -> dict[str, str]:
-        """Path → SHA-256 of the bytes of each file that can be opened."""
-        corpus = self.opened(folder)
-        return {path: _digest(corpus, path, stamp) for path, stamp in self._stamps(folder).items()}
+    def _digests(self, folder: Path, read: Reads | None = None) -> dict[str, str]:
+        """Path → SHA-256 of the bytes of each file that can be opened, or what `read` says of it."""
+        corpus, read = self.opened(folder), read or _digest
+        return {path: read(corpus, path, stamp) for path, stamp in self._stamps(folder).items()}
 
 
 def _entries(corpus: Corpus) -> Iterator[tuple[Any, ...]]:
@@ -163,3 +176,8 @@ def _entry(
 def _digest(corpus: Corpus, path: str, stamp: FileStamp) -> str:
     with corpus.open(path, stamp) as file:
         return sha256_of(file)
+
+
+def _given_digest(corpus: Corpus, path: str, stamp: FileStamp) -> str:
+    with corpus.open_digested(path, stamp) as opened:
+        return opened.digest

@@ -19,6 +19,7 @@ from headrace.exports.exporter import (
     SampleExporter,
     ShardExporter,
     Takes,
+    Written,
 )
 from headrace.exports.folder import ExportFolder
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
@@ -115,7 +116,9 @@ class ExporterContract:
                 if number == num_given:
                     raise _InterruptedError
                 _give(exporter, one)
-            exporter.finish()
+            written = exporter.finish()
+            assert isinstance(written, Written)
+            assert written.num_files > 0
             if num_given is not None:
                 raise _InterruptedError
             folder.publish()

@@ -13,6 +13,10 @@ from headrace.testing import EncoderContract
 class TestEachKind(EncoderContract):
     """The encoders of the fixture `encoder`."""
 
+    @pytest.fixture(autouse=True)
+    def _locality(self, kind_and_settings: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(self, "is_local", kind_and_settings[0] != "transformers")
+
 
 def test_latents_after_the_length_are_zeros(encoder: Encoder) -> None:
     """Stored latents contain no trace of padding."""
