@@ -96,7 +96,9 @@ def stack(
             origin = ValueKind.ARRAY if isinstance(shown[0][name], np.ndarray) else ValueKind.TENSOR
             batch.stacked[name] = padded_grids(real, raster, len(samples), allocator, origin)
         elif name not in OF_SAMPLES | of_outputs and name not in audio and not name.startswith(OF_LATENTS):
-            add_users(batch, name, [sample.get(name) for sample in samples], allocator, pad.get(name))
+            empty = padding_value(next(one[name] for one in shown if name in one))
+            values = [one.get(name, empty if one.get("is_padding") else None) for one in samples]
+            add_users(batch, name, values, allocator, pad.get(name))
     arrays = batch.arrays()
     left = (name for name in names if name not in arrays and (is_number(name) or name in of_outputs))
     batch.numbers = {name: _numbers(samples, name) for name in left}

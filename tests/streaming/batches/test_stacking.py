@@ -55,3 +55,10 @@ def test_rows_that_differ_in_channels_or_width_are_an_error_with_an_example_of_e
 def test_a_sample_that_no_batch_can_hold_is_named():
     with pytest.raises(ConfigError, match="'b' of a batch has a list as audio"):
         collate([SAMPLES[0], {"__key__": "b", "audio": [0.5]}])
+
+
+@pytest.mark.parametrize(("value", "empty"), [(b"hello", b""), ("hello", ""), ([1], None), ({"a": 1}, None)], ids=str)
+def test_a_row_of_padding_that_lacks_a_field_is_empty_as_one_that_has_it(value, empty):
+    real = {"__key__": "a", "found": value}
+    for padding in ({"__key__": "", "is_padding": True}, padding_like(real)):
+        assert collate([real, padding])["found"] == [value, empty]
