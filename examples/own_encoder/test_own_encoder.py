@@ -10,6 +10,8 @@ from headrace.testing import EncoderContract
 class TestLoudness(EncoderContract):
     """Every test of the contract, on the encoder as a build loads it."""
 
+    is_local = True  # no attention: a frame depends on the audio around it alone
+
     @pytest.fixture
     def encoder(self):
         return encoders.load("loudness", {"floor_dbfs": -60})

@@ -14,6 +14,8 @@ def encoder():
 class TestEnvelope(EncoderContract):
     """Every test of the contract of encoders."""
 
+    is_local = True
+
 
 class TestFields(FieldContract):
     """Every test of the contract of fields."""

@@ -24,12 +24,12 @@ class EncoderContract:
     Attributes:
         tolerance: largest difference that rounding of float32 sums explains, as a share of the largest value.
         differing_codes: largest share of different codes.
-        is_local: whether frames depend on no audio beyond `info.context`; False for networks with attention.
+        is_local: whether frames depend on no audio beyond `info.context`, which is then checked; not with attention.
     """
 
     tolerance = 2e-5
     differing_codes = 0.01
-    is_local = True
+    is_local = False
 
     def test_the_info_is_complete_and_plausible(self, encoder: Encoder) -> None:
         """It has all values that the pipeline relies on."""

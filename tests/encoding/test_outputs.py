@@ -25,6 +25,8 @@ from tests.support.outputs_encoder import Quantizer
 class TestQuantizer(EncoderContract):
     """An encoder of several outputs keeps the contract of encoders, too."""
 
+    is_local = True
+
     @pytest.fixture
     def encoder(self):
         return encoders.load("custom", {"encoder": NAME})
