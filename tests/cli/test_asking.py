@@ -135,6 +135,18 @@ def test_a_question_without_an_answer_is_one_error(run, output, tmp_path, comman
     assert "headrace_state is None" in run(command[0], tmp_path / "bad.json", *command[1:])[2]
 
 
+@pytest.mark.parametrize(
+    ("more", "is_said"),
+    [({}, False), ({"view": "few"}, True), ({"where": "singer = 'bob'"}, True), ({"window_seconds": 9}, True)],
+    ids=str,
+)
+def test_a_key_that_is_not_found_may_be_left_out_by_the_choice_of_samples(run, output, tmp_path, more, is_said):
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps(StreamingDataset(remote=f"{output}/audio", **SETTINGS, **more).state_dict()))
+    code, _, err = run("seen", path, "--key", "clip00000x")
+    assert (code, "left out by the view, the condition or the windows of data" in err) == (1, is_said)
+
+
 @pytest.mark.medium
 def test_a_mixture_is_asked_with_a_path_for_each_stream(run, output, tmp_path):
     streams = [

@@ -107,10 +107,12 @@ def seen(run: AskedRun, key: str, progress: Callable[[], object] = lambda: None)
         NotFoundError: no stream has the key.
         ConfigError: it cannot be computed; see `AskedRun.epochs`.
     """
-    readers = zip(run.streams.names, run.streams.reading.readers, strict=True)
-    samples = {name: found for name, reader in readers if len(found := reader.samples_of([key], progress)[0])}
+    readers = dict(zip(run.streams.names, run.streams.reading.readers, strict=True))
+    samples = {name: found for name, reader in readers.items() if len(found := reader.samples_of([key], progress)[0])}
     if not samples:
-        raise NotFoundError(f"no stream of the state has the key {key!r}: {', '.join(run.streams.names)}")
+        choosing = ", ".join(name for name, reader in readers.items() if _leaves_out(reader))
+        hint = f"; it may be left out by the view, the condition or the windows of {choosing}" if choosing else ""
+        raise NotFoundError(f"no stream of the state has the key {key!r}: {', '.join(readers)}{hint}")
     return [
         Sighting(epoch.epoch, step, row, name)
         for epoch in run.epochs()
@@ -121,6 +123,10 @@ def seen(run: AskedRun, key: str, progress: Callable[[], object] = lambda: None)
             for place in epoch.rows_of(name, found)
         )
     ]
+
+
+def _leaves_out(reader: StreamReader) -> bool:
+    return isinstance(reader.primary.shards.shards, ViewShards | WindowShards)
 
 
 def batch(run: AskedRun, step: int) -> list[AskedRow]:
