@@ -47,7 +47,7 @@ test: $(STAMP)  ## Fast tests
 # file's tests stay together.
 test-slow: $(STAMP)  ## All others: whole builds, live daemon, browser, servers, drills
 	@tools/install-for-tests
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --timeout 900 -m "(medium or slow) and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --timeout 900 -m "(medium or slow) and not gpu" || [ $$? -eq 5 ]  # 5: no test yet
 
 drills: $(STAMP)  ## All rounds of the drills, some 50 minutes: benchmarks/results/drills.json
 	OMP_NUM_THREADS=1 HEADRACE_DRILLS=full $(BIN)/python -m pytest -q --timeout 3600 -m slow tests/drills \
