@@ -60,12 +60,12 @@ def plain(tar):
 
 
 def streamed(tar):
-    """A data set with audio or latents takes no sample without either, as the others do; its samples are counted."""
+    """A data set with audio or latents takes no sample without, as the others do; its samples are counted."""
     dataset = StreamingDataset(remote=str(tar), batch_size=1, decode="none", local=str(tar.parent / "cache"))
     try:
         return sum(1 for _ in dataset)
     except SampleError as error:
-        if "neither audio nor latents" not in str(error):
+        if not any(said in str(error) for said in ("neither audio nor latents", "it has no audio, and others have")):
             raise
         return dataset.size
 
@@ -105,6 +105,7 @@ def answer(door, blob):
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(members, max_size=6), st.sampled_from(["two blocks"] * 6 + sorted(ENDS)))
 @example([("a.flac", FILE, False), ("a.json", FILE, False)], "two blocks")
+@example([("a.pth", FILE, False), ("b.flac", FILE, False)], "two blocks")
 def test_the_doors_agree_on_any_tar(entries, end):
     said = {name: answer(door, packed(entries, end)) for name, door in DOORS.items()}
     assert len({count for count, _ in said.values()}) == 1, said
