@@ -5,13 +5,13 @@ import json
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
+from tests.support.environments import make_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -21,14 +21,9 @@ def python(tmp_path_factory):
     """A Python interpreter with the extra `docs`: this one, or that of an environment on top of it."""
     if all(importlib.util.find_spec(name) for name in ("mkdocs", "material", "mkdocstrings_handlers")):
         return Path(sys.executable)
-    folder = tmp_path_factory.mktemp("docs")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "ours.pth").write_text(sysconfig.get_path("purelib"))
     extra = tomllib.loads((REPOSITORY_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
-    options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-c", "constraints.txt"]
-    subprocess.run([folder / "bin/python", "-m", "pip", "install", *options, *extra], cwd=REPOSITORY_ROOT, check=True)
-    return folder / "bin/python"
+    constraints = ["-c", str(REPOSITORY_ROOT / "constraints.txt")]
+    return make_environment(tmp_path_factory.mktemp("docs"), *constraints, *extra, beside_ours=True) / "python"
 
 
 @pytest.fixture(scope="module")

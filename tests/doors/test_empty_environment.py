@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import venv
 
 import pytest
 
 from headrace.testing import write_corpus
+from tests.support.environments import make_environment
 from tests.support.wheels import ROOT, unpacked_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -39,13 +39,10 @@ print(torch.__version__, len(losses) * len(epochs), epochs[-1] < 0.7 * epochs[0]
 def environment(tmp_path_factory):
     """The programs of an environment that has the wheel, a torch for the CPU, and what they require."""
     folder = tmp_path_factory.mktemp("empty")
-    venv.create(folder / "venv", with_pip=True)
     unpacked_wheel(folder)
     (wheel,) = folder.glob("headrace-*.whl")
-    options = ["--quiet", "--disable-pip-version-check", "--only-binary", ":all:", "-c", str(ROOT / "constraints.txt")]
-    python = [str(folder / "venv/bin/python"), "-m", "pip", "install", *options]
-    subprocess.run([*python, "torch", f"headrace[dagster] @ {wheel.as_uri()}"], check=True, cwd=folder)
-    return folder / "venv/bin"
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    return make_environment(folder / "venv", *constraints, "torch", f"headrace[dagster] @ {wheel.as_uri()}")
 
 
 def test_a_corpus_is_adopted_built_and_trained_on(environment, tmp_path):

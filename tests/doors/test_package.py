@@ -5,15 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 import urllib.request
-import venv
 from pathlib import Path
 
 import pytest
 
 from headrace.testing import write_corpus
+from tests.support.environments import make_environment
 from tests.support.ports import reserved_port
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.wheels import ROOT, unpacked_wheel
@@ -70,14 +69,9 @@ def test_a_training_job_reads_with_the_installed_wheel(installed, tmp_path):
 @pytest.fixture(scope="module")
 def environment(installed, tmp_path_factory):
     """The Python of an environment in which the wheel is installed beside the packages of this one."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    (site,) = folder.glob("lib/python*/site-packages")
-    (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
     (wheel,) = installed.parent.glob("headrace-*.whl")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin/python")]
-    subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
-    return folder / "bin"
+    words = ("--no-deps", "--no-index", str(wheel))
+    return make_environment(tmp_path_factory.mktemp("environment"), *words, beside_ours=True)
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ import re
 import secrets
 import shutil
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StreamingDataLoader, StreamingDataset
+from tests.support.environments import make_environment
 from tests.support.projects import Project
 from tests.support.streaming.corpus import clips, write_dataset
 
@@ -29,13 +28,7 @@ pytestmark = pytest.mark.slow
 def python(tmp_path_factory):
     """A Python interpreter with these packages and all of ours."""
     folder = tmp_path_factory.mktemp("readers") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    ours = sysconfig.get_path("purelib")
-    (theirs,) = folder.glob("lib/python*/site-packages")
-    (theirs / "ours.pth").write_text(ours)
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-    subprocess.run([folder / "bin/python", *install, "-r", SCRIPTS / "requirements.txt"], check=True)
-    yield folder / "bin/python"
+    yield make_environment(folder, "--no-deps", "-r", f"{SCRIPTS}/requirements.txt", beside_ours=True) / "python"
     shutil.rmtree(folder)
 
 

@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import sysconfig
 import tarfile
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 
 from headrace.adopt.command import adopt
 from tests.support.corpora import NUM_UTTERANCES, build, sound, text
+from tests.support.environments import make_environment
 
 SCRIPTS = Path(__file__).parent / "writers"
 NUMBERS = range(NUM_UTTERANCES)
@@ -58,14 +57,10 @@ def written(wavs, tmp_path_factory):
     """The corpora of all writers, and the versions of the packages."""
     target, versions = tmp_path_factory.mktemp("written"), {}
     folder = tmp_path_factory.mktemp("writers") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    (theirs,) = folder.glob("lib/python*/site-packages")
-    (theirs / "ours.pth").write_text(sysconfig.get_path("purelib"))
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-    subprocess.run([folder / "bin/python", *install, "-r", SCRIPTS / "requirements.txt"], check=True)
+    programs = make_environment(folder, "--no-deps", "-r", f"{SCRIPTS}/requirements.txt", beside_ours=True)
     for script in ("write_with_lhotse.py", "write_with_datasets.py"):
         done = subprocess.run(
-            [folder / "bin/python", SCRIPTS / script, wavs, target], capture_output=True, text=True, check=False
+            [programs / "python", SCRIPTS / script, wavs, target], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr[-3000:]
         versions |= json.loads(done.stdout.splitlines()[-1])
