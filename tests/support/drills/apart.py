@@ -106,6 +106,7 @@ def _do(
 ) -> None:
     os.environ.clear()  # the server has that of the moment when it was started
     os.environ.update(environment)
+    multiprocessing.set_start_method("fork", force=True)  # as in a user's process: else each loader starts a server
     if memory_bytes is not None:
         mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (mapped + memory_bytes, resource.RLIM_INFINITY))
