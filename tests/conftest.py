@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from headrace.streaming.concurrency.fork_server import prepare_fork_server
 from tests.support.change_times import restored_stamp
 from tests.support.leases import LEASES
 from tests.support.s3 import one_write_at_a_time
@@ -29,6 +30,7 @@ def pytest_configure():
     """Restore the default handling of Ctrl-C, because background jobs of a shell inherit that it is ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    prepare_fork_server()  # whichever test starts it
 
 
 def pytest_collection_modifyitems(items):

@@ -1,7 +1,6 @@
 """Builds that are killed at random moments: the next build gives the same bytes, and readers see no partial state."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -19,6 +18,7 @@ from headrace.stores.storage import LocalStorage
 from headrace.upkeep.gc import MIN_AGE_SECONDS, find_leftovers, remove_leftovers
 from tests.support import kill_child
 from tests.support.drills.scale import rounds
+from tests.support.fork_server import processes_with
 from tests.support.projects import Project
 
 pytestmark = pytest.mark.medium
@@ -30,9 +30,7 @@ MANY = pytest.mark.parametrize("rounds", [1, pytest.param(rounds(8, 60), marks=p
 @pytest.fixture(scope="module")
 def processes():
     """Processes of a fork server that has done all imports: they start in milliseconds and share no threads with us."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.kill_child"])
-    return context
+    return processes_with("tests.support.kill_child")
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Real torch.distributed runs on gloo: equal batches, one snapshot, resume on other numbers of ranks."""
 
 import json
-import multiprocessing
 import os
 
 import pytest
@@ -11,6 +10,7 @@ import torch.multiprocessing
 
 from headrace import StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
+from tests.support.fork_server import processes_with
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
 
@@ -22,7 +22,7 @@ GLOBAL_BATCH = 12
 @pytest.fixture(scope="module", autouse=True)
 def imported():
     """Let the fork server import what all ranks need, once."""
-    multiprocessing.set_forkserver_preload(["headrace.streaming.loader", "torch.distributed"])
+    processes_with("headrace.streaming.loader", "torch.distributed")
 
 
 def in_ranks(function, arguments, size):

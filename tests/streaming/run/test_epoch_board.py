@@ -64,7 +64,7 @@ WORKERS = [
     pytest.param({}, id="none"),
     pytest.param({"num_workers": 2}, id="forked"),
     pytest.param({"num_workers": 2, "persistent_workers": True}, id="persistent"),
-    pytest.param({"num_workers": 2, "multiprocessing_context": "spawn"}, id="spawned", marks=pytest.mark.slow),
+    pytest.param({"num_workers": 1, "multiprocessing_context": "spawn"}, id="spawned", marks=pytest.mark.slow),
     pytest.param({"num_workers": 2, "multiprocessing_context": "forkserver"}, id="served", marks=pytest.mark.slow),
 ]
 

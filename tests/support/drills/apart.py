@@ -5,7 +5,6 @@ threads with the test. The functions must be in a module that can be imported th
 """
 
 import multiprocessing
-import multiprocessing.forkserver
 import os
 import pickle
 import re
@@ -19,9 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.support.drills.works"])
+from tests.support.fork_server import processes_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +47,9 @@ class Apart:
     def __init__(self, work: Callable[..., object], *args: object, memory_bytes: int | None = None) -> None:
         self._what = f"{work.__name__}{args}"
         self._began = time.monotonic()
-        self._here, there = _CONTEXT.Pipe(duplex=False)
-        self.process = _CONTEXT.Process(
+        context = processes_with("tests.support.drills.works")
+        self._here, there = context.Pipe(duplex=False)
+        self.process = context.Process(
             target=_do, args=(there, dict(os.environ), memory_bytes, work, *args), daemon=False
         )
         self.process.start()
