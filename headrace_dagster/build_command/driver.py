@@ -275,7 +275,7 @@ class DatasetBuild:
         if snapshots is None or self.runner.records.is_made_from(key, smoke_inputs(self.config, snapshots)):
             return
         total = sum(numbered.snapshot.num_samples for numbered in snapshots.values())
-        with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}):
+        with self.progress.stage("reading samples back", {"all": PartitionSize(total, 0.0)}, unit="samples at most"):
             self.runner.materialize(key)
 
     def _view(self, name: str) -> None:
