@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headrace import FrameBudget, Stream, StreamingDataLoader, StreamingDataset
+from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset
 from headrace.errors import FormatError, StateError
 from tests.support.streaming.corpus import RATE_HZ, Clip
 from tests.support.tars import write_tar
@@ -56,11 +56,28 @@ def test_other_lengths_than_those_that_were_counted_are_an_error_that_says_what_
         frames(changed, cache=tmp_path / "cache", **WAYS[way])
 
 
-def test_a_state_does_not_go_on_in_other_windows(tmp_path):
-    def made(num_frames):
-        folder = write(tmp_path / "a", num_frames, has_sizes=False)
-        return StreamingDataset(remote=str(folder), local=str(tmp_path / "cache"), **WAYS["windows"])
+REWRITTEN = {
+    "other lengths": [("s0", 500), ("s1", 600), ("s2", 600)],
+    "lengths in another order": [("s0", 600), ("s1", 600), ("s2", 500)],
+    "samples in another order": [("s2", 500), ("s1", 600), ("s0", 600)],
+    "other keys": [("s0", 600), ("s1", 500), ("s3", 600)],
+}
 
-    state = made(600).state_dict(2)
+
+@pytest.mark.parametrize("rewritten", REWRITTEN)
+@pytest.mark.parametrize("way", [*WAYS, "length buckets", "rows"])
+def test_a_state_does_not_go_on_in_tars_that_were_written_again(tmp_path, way, rewritten):
+    """Whatever the order depends on: names, counts and sizes of the tars are those of the saved state."""
+    more = {"rows": {"batch_size": 1}, "length buckets": {"batch_size": 1, "batching": LengthBuckets(2)}} | WAYS
+
+    def made(samples):
+        write_tar(tmp_path / "a.tar", [(f"{key}.flac", Clip(0, frames).flac()) for key, frames in samples])
+        return StreamingDataset(remote=str(tmp_path / "a.tar"), local=str(tmp_path / "cache"), **more[way])
+
+    dataset = made([("s0", 600), ("s1", 500), ("s2", 600)])
+    size, state = (tmp_path / "a.tar").stat().st_size, dataset.state_dict()
+    made([("s0", 600), ("s1", 500), ("s2", 600)]).load_state_dict(state)
+    changed = made(REWRITTEN[rewritten])
+    assert (tmp_path / "a.tar").stat().st_size == size
     with pytest.raises(StateError, match=r"the data of stream .* differ"):
-        made(300).load_state_dict(state)
+        changed.load_state_dict(state)

@@ -173,7 +173,7 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     counts = None if tars.counts is None else list(tars.counts)
     audio_fields: dict[str, tuple[str, ...]] = {}
     sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
-    has_audio, lengths = False, storage.uri
+    has_audio, samples = False, ""
     if counts is None:
         indexes = _index_all(storage, names, keeper)
         counts, sizes = [len(index) for index in indexes], [index.num_bytes for index in indexes]
@@ -182,22 +182,24 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
         versions = {name: version for name, version in noted.items() if version}
         counted_by = "what was there when the data set was opened"
         has_audio = any(index.audio_fields or audio_field(index.fields) for index in indexes)
-        lengths = _digest_of_lengths(indexes)
+        samples = _digest_of_samples(indexes)
     if not any(counts):
         raise no_samples(f"{storage.uri}/{names[0]}", len(names))
     by_name = dict(zip(names, counts, strict=True))
     keeper = replace(keeper, versions=versions, audio_fields=audio_fields, counts=by_name, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
-    text = json.dumps([names, counts, sizes, *rule])
+    text = json.dumps([names, counts, sizes, samples, *rule])
     identity = DataIdentity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
-    return ShardSet(storage, shards, identity, keeper, has_audio=has_audio, lengths=lengths)
+    return ShardSet(storage, shards, identity, keeper, has_audio=has_audio, lengths="" if samples else storage.uri)
 
 
-def _digest_of_lengths(indexes: Sequence[ShardIndex]) -> str:
+def _digest_of_samples(indexes: Sequence[ShardIndex]) -> str:
+    """Digest of the keys and lengths of samples: tars of fixed block sizes that were written again may be as large."""
     digest = hashlib.sha256()
     for index in indexes:
-        digest.update(index.lengths.tobytes() + index.rates_hz.tobytes())
+        for numbers in (index.key_offsets, index.key_bytes, index.lengths, index.rates_hz):
+            digest.update(numbers.tobytes())
     return digest.hexdigest()
 
 

@@ -158,7 +158,7 @@ class ShardSet:
         is_named_by_content: whether a shard's name changes with its content.
         has_audio: whether some shard is known to hold audio; False where opening read no index.
         lengths: what the lengths of samples follow from, with the fingerprint, for what is kept about them in the cache
-            folder: a digest of them, or where the shards are; empty for a snapshot, whose fingerprint covers them.
+            folder: where the shards are; empty if the fingerprint covers them: of a snapshot, or of tars with indexes.
     """
 
     storage: Storage
