@@ -346,8 +346,7 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
     def __len__(self) -> int:
         """Rows of one rank in the next iteration, with padding: torch's DataLoader divides them by its batch size."""
         run = self.epochs.progress.next_run()
-        is_even = run.num_rows == len(run) * self.batch_size
-        check_loader(self.batch_size, self.world.world_size, is_even=is_even)
+        check_loader(self.batch_size, self.world.world_size, is_even=self._planner.has_even_batches)
         return run.num_rows
 
     @property

@@ -257,7 +257,18 @@ class StreamingDataLoader:
 
     @property
     def drop_last(self) -> bool:
-        """False. Accelerate's `skip_first_batches` asks for it, and then skips batches."""
+        """False. Accelerate's `skip_first_batches` asks for it, and then skips batches of a torch DataLoader.
+
+        Raises:
+            ConfigError: torch's DataLoader would make other batches of the dataset.
+        """
+        if not self.dataset.epochs.makes_batches_of_samples:
+            raise ConfigError(
+                "skip_first_batches (also of Hugging Face's Trainer, without ignore_data_skip=True) makes batches by "
+                "torch's DataLoader, and these would differ in rows or fields: FrameBudget, batch sizes of streams, "
+                "windows, rasters, pad, valid_frames, batch_transform and output='numpy' need this loader; resume by "
+                "load_state_dict instead"
+            )
         if self.dataset.epochs.is_in_mid_epoch:
             warnings.warn(
                 "a state in the middle of an epoch was loaded, and the batches before it are skipped once more: with "

@@ -62,7 +62,8 @@ def collate(samples: Sequence[Sample], pad: Mapping[str, float] | None = None) -
     for number, sample in enumerate(samples):
         if (found := flaw(sample)) is not None:
             raise ConfigError(f"{called(sample, number)} of a batch has {found}; check the transform")
-    return stack(samples, Arena(0), pad=pad or {}).to_dict(ArrayType.TORCH)
+    batch = stack(samples, Arena(0), pad=pad or {}).to_dict(ArrayType.TORCH)
+    return {"is_padding": batch["is_padding"]} | batch  # Accelerate takes the length of the first field for the batch's
 
 
 def stack(

@@ -26,7 +26,7 @@ from headrace.streaming.run.planner import Planner
 from headrace.streaming.run.prefetch import Prefetcher
 from headrace.streaming.run.progress import EpochProgress
 from headrace.streaming.samples.stored_sample import BatchRow
-from headrace.streaming.settings import OnBadSample, SampleSettings
+from headrace.streaming.settings import ArrayType, OnBadSample, SampleSettings
 from headrace.streaming.world import World
 
 
@@ -62,6 +62,13 @@ class EpochReader:
         """Whether the next run continues an epoch in its middle."""
         waiting = self.progress.waiting
         return waiting is not None and waiting.sample_in_epoch > 0
+
+    @property
+    def makes_batches_of_samples(self) -> bool:
+        """Whether each batch is the `collate` of as many samples, as torch's DataLoader makes it."""
+        made, config = self._processing(), self._samples
+        is_more = made.pads_fields or made.rasters or made.has_windows or config.valid_frames or config.batch_transform
+        return self._planner.has_even_batches and config.output is ArrayType.TORCH and not is_more
 
     def num_batches_before(self, run: EpochRun) -> int:
         """Batches of one rank before a run in its epoch: 0 unless a state was loaded."""

@@ -113,6 +113,14 @@ class Planner:
         """The global batches of an order, with its length buckets."""
         return in_buckets(order, IndexLengths(self.streams, self.samples))
 
+    @property
+    def has_even_batches(self) -> bool:
+        """Whether all global batches have the same number of rows."""
+        spec, mixture = self.spec, self.streams.mixture(self.epoch_size)
+        sizes = {stream.batch_size or spec.global_batch_size for stream in mixture.streams}
+        is_own = spec.batching_method is BatchingMethod.PER_STREAM and sizes != {spec.global_batch_size}
+        return not is_own and not isinstance(spec.buckets, FrameBudget)
+
     def has_ended(self, order: EpochOrder, row: int) -> bool:
         """Whether no batch is left from a row of an epoch on; always False at its first row."""
         if row < order.start or not row:

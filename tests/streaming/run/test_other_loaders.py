@@ -2,12 +2,14 @@
 
 import itertools
 import warnings
+from functools import partial
 from collections import Counter
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
-from headrace import FrameBudget, StreamingDataLoader, StreamingDataset, World, collate
+from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World, collate
 from headrace.errors import ConfigError
 
 
@@ -15,6 +17,15 @@ def open_dataset(folder, rank=0, size=1, **more):
     return StreamingDataset(
         remote=f"{folder}/audio", split="train", shuffle=True, world=World(rank, size), **{"batch_size": 4} | more
     )
+
+
+def mixed(folder, sizes):
+    """Three batches of each stream, of a size of its own."""
+    streams = [
+        Stream(f"{folder}/audio", split=split, batch_size=size, choose=3 * size)
+        for split, size in zip(("train", "test"), sizes, strict=True)
+    ]
+    return StreamingDataset(streams=streams, shuffle=True, batch_size=8, batching_method="per_stream")
 
 
 def epoch_of(loader):
@@ -49,6 +60,25 @@ def test_the_length_warns_if_the_batches_of_the_dataset_differ_in_size(dataset_f
         len(DataLoader(dataset, batch_size=4, num_workers=2))
 
 
+def test_the_length_warns_if_batches_have_the_wanted_size_only_on_average(dataset_folder):
+    dataset = mixed(dataset_folder, (9, 7))
+    assert len(dataset) == 8 * dataset.num_batches
+    with pytest.warns(UserWarning, match="batches of several sizes: .*use StreamingDataLoader"):
+        len(DataLoader(dataset, batch_size=8, num_workers=2))
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("dispatch", [True, False, None])
+def test_accelerate_in_one_process_delivers_what_our_loader_does(dataset_folder, dispatch):
+    """`None` is what Hugging Face's Trainer passes: Accelerate then dispatches, and measures the first field."""
+    prepare = pytest.importorskip("accelerate.data_loader").prepare_data_loader
+    loader = DataLoader(open_dataset(dataset_folder), batch_size=4, collate_fn=collate)
+    prepared = prepare(loader, num_processes=1, process_index=0, dispatch_batches=dispatch, put_on_device=True)
+    expected = StreamingDataLoader(open_dataset(dataset_folder))
+    for _ in range(2):
+        same(list(prepared), list(expected))
+
+
 @pytest.mark.parametrize("dispatch", [True, False])
 def test_accelerate_on_two_ranks_is_an_error_before_a_sample_is_read(dataset_folder, dispatch):
     prepare = pytest.importorskip("accelerate.data_loader").prepare_data_loader
@@ -69,3 +99,53 @@ def test_accelerates_loader_that_skips_batches_divides_nothing(dataset_folder):
     rest = skip(StreamingDataLoader(open_dataset(dataset_folder, 1, 2)), 2)
     assert len(rest) == len(expected) - 2
     assert [batch["keys"] for batch in rest] == expected[2:]
+
+
+def with_tokens(sample):
+    return sample | {"tokens": list(range(int(sample["__key__"][-1])))}
+
+
+def counted(batch):
+    return batch | {"size": len(batch["keys"])}
+
+
+SKIPPED = {
+    "rows": {},
+    "length buckets": {"batching": LengthBuckets(2)},
+    "crops": {"crop_frames": 200},
+    "drop": {"last_batch": "drop"},
+    "excluded": {"exclude": ["clip00003"]},
+    "equal own sizes": partial(mixed, sizes=(8, 8)),
+    "frame budget": {"batching": FrameBudget(frames_per_batch=8 * 900)},
+    "own sizes": partial(mixed, sizes=(6, 2)),
+    "windows": {"window_seconds": 0.05},
+    "padded fields": {"transform": with_tokens, "pad": {"tokens": 7}},
+    "numpy": {"output": "numpy"},
+    "batch_transform": {"batch_transform": counted},
+    "valid_frames": {"valid_frames": True},
+}
+
+
+@pytest.mark.parametrize("way", SKIPPED)
+def test_accelerate_skips_the_batches_of_our_loader_or_there_is_an_error(dataset_folder, way):
+    skip = pytest.importorskip("accelerate.data_loader").skip_first_batches
+    more = SKIPPED[way]
+
+    def loader():
+        dataset = open_dataset(dataset_folder, **more) if isinstance(more, dict) else more(dataset_folder)
+        return StreamingDataLoader(dataset)
+
+    if list(SKIPPED).index(way) < 6:
+        same(list(skip(loader(), 2)), list(loader())[2:])
+    else:
+        with pytest.raises(ConfigError, match=r"skip_first_batches.* load_state_dict"):
+            skip(loader(), 2)
+
+
+def same(found, expected):
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in one.items():
+            equal = torch.equal(value, other[name]) if isinstance(value, torch.Tensor) else value == other[name]
+            assert equal, name
