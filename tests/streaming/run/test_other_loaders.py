@@ -2,8 +2,8 @@
 
 import itertools
 import warnings
-from functools import partial
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
