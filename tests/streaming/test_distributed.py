@@ -8,7 +8,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 
-from headrace import StreamingDataLoader, StreamingDataset, World
+from headrace import FrameBudget, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
 from tests.support.fork_server import processes_with
 from tests.support.streaming.corpus import clips, write_dataset
@@ -115,6 +115,50 @@ def test_all_ranks_read_one_snapshot_even_if_a_new_one_is_committed_while_they_s
 
 def test_a_dataset_made_before_torch_distributed_is_up_gets_an_error_that_says_so(dataset_folder, tmp_path):
     in_ranks(_too_early, (str(tmp_path / "meeting"), str(dataset_folder)), 2)
+
+
+DIFFERENT = {
+    "shuffle_seed": [{"shuffle_seed": 1}, {"shuffle_seed": 2}],
+    "shuffle": [{}, {"shuffle": False}],
+    "global_batch_size": [{"batch_size": 2}, {"batch_size": 4}],
+    "last_batch": [{}, {"last_batch": "drop"}],
+    "buckets": [{}, {"batching": FrameBudget(frames_per_batch=8000)}],
+    "samples per epoch": [{"epoch_size": 40}, {"epoch_size": 48}],
+    "data": [{}, {"split": "test"}],
+    "exclude": [{}, {"exclude": ["clip00003"]}],
+}
+"""What the error names, and the arguments of each rank. Each rank would take its rows of other batches."""
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_ranks_that_would_read_different_orders_are_an_error(dataset_folder, tmp_path, is_late):
+    in_ranks(_different, (str(tmp_path / "meeting"), str(dataset_folder), is_late), 2)
+
+
+def _different(rank, meeting, folder, is_late):
+    def made(**more):
+        base = {"remote": f"{folder}/audio", "split": "train", "batch_size": 2, "shuffle": True, "local": folder}
+        return StreamingDataset(**base | more)
+
+    def check(act, name):
+        if rank == 0:
+            act()
+        else:
+            with pytest.raises(ConfigError, match=rf"{name}.* on rank 0.*: give all ranks the same"):
+                act()
+
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    late = {name: made(**arguments[rank]) for name, arguments in DIFFERENT.items()} if is_late else {}
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    for name, arguments in DIFFERENT.items():
+        if is_late:
+            check(lambda dataset=late[name]: next(iter(dataset)), name)
+        else:
+            check(lambda more=arguments[rank]: made(**more), name)
+    made(fields=[["metadata"], ["audio"]][rank], columns=(), transform=[None, dict][rank])  # the order is the same
+    made(world=World(), shuffle_seed=rank)  # each rank reads everything, in an order of its own
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def test_ranks_that_agree_late_stay_on_the_snapshot_of_their_state(tmp_path):

@@ -213,8 +213,8 @@ class OpenStreams:
         if before[1] is not None and before[1].pid == os.getpid():
             before[1].close_idle()
 
-    def agree(self, world: World, waiting: OrderState | None) -> None:
-        """Agree on snapshots with the other ranks if torch.distributed started after opening.
+    def agree(self, world: World, waiting: OrderState | None) -> bool:
+        """Agree on snapshots with the other ranks if torch.distributed started after opening. Returns whether it did.
 
         Args:
             world: rank and world size with which the dataset was made.
@@ -224,7 +224,7 @@ class OpenStreams:
             ConfigError: the rank or world size was another one when the dataset was made.
         """
         if self._has_agreed or not distributed.is_up():
-            return
+            return False
         found = distributed.current_world()
         if found != world:
             raise ConfigError(
@@ -235,6 +235,7 @@ class OpenStreams:
         if waiting is not None:
             with self.reopened(waiting):
                 pass
+        return True
 
     def row(self, number: int) -> BatchRow:
         """A sample by its number over all streams in storage order; of a remote shard, only its bytes are fetched.

@@ -78,8 +78,9 @@ class EpochReader:
         """Start the next epoch, or the rest of the epoch of a loaded state."""
         if (state := self.progress.loaded_elsewhere()) is not None:
             self.load(state)
-        if torch.utils.data.get_worker_info() is None:
-            self._streams.agree(self._world, self.progress.waiting)
+        is_main = torch.utils.data.get_worker_info() is None
+        if is_main and self._streams.agree(self._world, self.progress.waiting):
+            self._planner.check_ranks()
         run = self.progress.begin()
         if not len(run) and not run.order.start:
             why = (

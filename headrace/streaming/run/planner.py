@@ -5,12 +5,14 @@ The position of a dataset is in `progress`. The planner reads no data except len
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import ConfigError
+from headrace.streaming import distributed
 from headrace.streaming.by_length.buckets import GlobalBatches, in_buckets
 from headrace.streaming.by_length.frame_budget import BATCH_MULTIPLE
 from headrace.streaming.opened.known_lengths import IndexLengths
@@ -96,6 +98,24 @@ class Planner:
             for stream in self.streams.mixture(self.epoch_size).streams:
                 size = stream.batch_size or self.spec.global_batch_size
                 self.world.batch_size(size, f"stream {stream.name!r} with a batch_size")
+
+    def check_ranks(self) -> None:
+        """Check that all ranks make the order of rank 0; all of them must call this.
+
+        Raises:
+            ConfigError: this rank would take its rows of other batches than rank 0.
+        """
+        mine = {field.name: repr(getattr(self.spec, field.name)) for field in fields(OrderSpec)}
+        mine["data"] = repr([stream.data for stream in self.streams.states()])
+        mine["samples per epoch"] = repr([stream.num_samples for stream in self.order(0).phases[0].streams])
+        mine["exclude"] = f"{len(self.exclude)} keys ({sha256(repr(sorted(self.exclude)).encode()).hexdigest()[:8]})"
+        first = distributed.from_rank_zero(mine)
+        if (name := next((name for name, value in mine.items() if value != first[name]), None)) is not None:
+            raise ConfigError(
+                f"{name}: {mine[name]} on rank {self.world.rank}, but {first[name]} on rank 0, so some samples would "
+                "come twice and others never: give all ranks the same arguments (a transform with a parameter rng "
+                "gets other numbers for each sample); or pass world=World() to read all samples on each rank"
+            )
 
     def resumed(self, state: OrderState) -> EpochOrder:
         """The order from the position of a state on. Raises `StateError` if something that it depends on differs."""
