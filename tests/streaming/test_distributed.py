@@ -127,7 +127,7 @@ DIFFERENT = {
     "data": [{}, {"split": "test"}],
     "exclude": [{}, {"exclude": ["clip00003"]}],
 }
-"""What the error names, and the arguments of each rank. Each rank would take its rows of other batches."""
+"""Field that the error names → the arguments of each rank, which would take its rows of other batches."""
 
 
 @pytest.mark.parametrize("is_late", [False, True])
