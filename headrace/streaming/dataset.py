@@ -425,7 +425,8 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
 
         Trainers call this before each epoch, also after they have resumed.
         """
-        check_loader(self.batch_size, self.world.world_size, is_even=True)
+        is_late = self.epochs.is_in_mid_epoch
+        check_loader(self.batch_size, self.world.world_size, is_even=True, is_in_mid_epoch=is_late)
         self.epochs.progress.tell_epoch(whole("epoch", epoch, least=0))
 
     # Shards and cache

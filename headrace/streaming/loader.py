@@ -28,6 +28,7 @@ from headrace.streaming.batches.worker_batches import WorkerBatches, start_conte
 from headrace.streaming.concurrency.forks import Home
 from headrace.streaming.dataset import StreamingDataset
 from headrace.streaming.order.batch_plan import BatchPlan
+from headrace.streaming.run.other_loaders import warn_of_skipping
 from headrace.streaming.settings import ArrayType
 from headrace.streaming.stats import ConsumerMeter, LoaderStats, StageSeconds, Traffic
 
@@ -270,11 +271,7 @@ class StreamingDataLoader:
                 "load_state_dict instead"
             )
         if self.dataset.epochs.is_in_mid_epoch:
-            warnings.warn(
-                "a state in the middle of an epoch was loaded, and the batches before it are skipped once more: with "
-                "Hugging Face's Trainer, pass ignore_data_skip=True; with Accelerate, do not call skip_first_batches",
-                stacklevel=2,
-            )
+            warn_of_skipping()
         return False
 
     @property

@@ -21,13 +21,14 @@ _PACKAGES = ("torch.", "accelerate.")
 _NUM_CALLERS = 6
 
 
-def check_loader(batch_size: int, world_size: int, *, is_even: bool) -> None:
+def check_loader(batch_size: int, world_size: int, *, is_even: bool, is_in_mid_epoch: bool = False) -> None:
     """Check the loader that has called the caller of this function.
 
     Args:
         batch_size: rows of a batch of the dataset.
         world_size: number of ranks among which the dataset divides its samples.
         is_even: whether all of its batches have `batch_size` rows.
+        is_in_mid_epoch: whether it continues an epoch in its middle.
 
     Raises:
         ConfigError: Accelerate divides the samples of one of several ranks once more.
@@ -40,8 +41,19 @@ def check_loader(batch_size: int, world_size: int, *, is_even: bool) -> None:
                 "from get_train_dataloader and get_eval_dataloader of Hugging Face's Trainer, or make the dataset with "
                 "world=World(0, 1)"
             )
+        if is_in_mid_epoch and getattr(loader, "skip_batches", False):
+            warn_of_skipping()
         if asks == "__len__" and isinstance(loader, torch.utils.data.DataLoader):
             _check_batches(loader.batch_size, loader.num_workers, batch_size if is_even else None)
+
+
+def warn_of_skipping() -> None:
+    """Warn that Accelerate's `skip_first_batches` skips batches that were delivered before the loaded state."""
+    warnings.warn(
+        "a state in the middle of an epoch was loaded, and the batches before it are skipped once more: with "
+        "Hugging Face's Trainer, pass ignore_data_skip=True; with Accelerate, do not call skip_first_batches",
+        stacklevel=3,
+    )
 
 
 def _nearest_loaders(frame: "FrameType | None") -> Iterator[tuple[str, object]]:

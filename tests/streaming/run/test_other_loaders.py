@@ -142,6 +142,26 @@ def test_accelerate_skips_the_batches_of_our_loader_or_there_is_an_error(dataset
             skip(loader(), 2)
 
 
+@pytest.mark.medium
+@pytest.mark.parametrize("dispatch", [True, False])
+def test_accelerate_warns_if_it_skips_batches_before_a_loaded_state_once_more(dataset_folder, dispatch):
+    accelerate = pytest.importorskip("accelerate.data_loader")
+
+    def keys_after_skipping(dataset):
+        loader = DataLoader(dataset, batch_size=4, collate_fn=collate)
+        prepared = accelerate.prepare_data_loader(loader, dispatch_batches=dispatch, put_on_device=True)
+        return [batch["keys"] for batch in accelerate.skip_first_batches(prepared, 2)]
+
+    expected = [batch["keys"] for batch in StreamingDataLoader(open_dataset(dataset_folder))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert keys_after_skipping(open_dataset(dataset_folder)) == expected[2:]
+    resumed = open_dataset(dataset_folder)
+    resumed.load_state_dict(resumed.state_dict(8))
+    with pytest.warns(UserWarning, match="are skipped once more: .*ignore_data_skip=True"):
+        assert keys_after_skipping(resumed) == expected[4:]
+
+
 def same(found, expected):
     assert len(found) == len(expected)
     for one, other in zip(found, expected, strict=True):
