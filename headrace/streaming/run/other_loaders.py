@@ -37,9 +37,8 @@ def check_loader(batch_size: int, world_size: int, *, is_even: bool, is_in_mid_e
         if type(loader).__name__ in _DIVIDING and world_size > 1:
             raise ConfigError(
                 f"Accelerate divides among the ranks what is the share of one of {world_size} ranks already, so the "
-                "other shares would never be read: pass StreamingDataLoader(dataset) to accelerator.prepare, return it "
-                "from get_train_dataloader and get_eval_dataloader of Hugging Face's Trainer, or make the dataset with "
-                "world=World(0, 1)"
+                "other shares would never be read: pass StreamingDataLoader(dataset) to accelerator.prepare, or return "
+                "it from get_train_dataloader and get_eval_dataloader of Hugging Face's Trainer"
             )
         if is_in_mid_epoch and getattr(loader, "skip_batches", False):
             warn_of_skipping()
