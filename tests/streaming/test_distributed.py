@@ -8,7 +8,7 @@ import torch
 import torch.distributed
 import torch.multiprocessing
 
-from headrace import FrameBudget, StreamingDataLoader, StreamingDataset, World
+from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
 from headrace.errors import ConfigError
 from tests.support.fork_server import processes_with
 from tests.support.streaming.corpus import clips, write_dataset
@@ -17,6 +17,15 @@ from tests.support.view_fixtures import write_view
 pytestmark = pytest.mark.slow
 
 GLOBAL_BATCH = 12
+WAYS = {
+    "windows in a mixture": {},
+    "length buckets": {"batching": LengthBuckets(2)},
+    "frame budget": {"batching": FrameBudget(frames_per_batch=12 * 900, batch_multiple=12)},
+    "frame budget that drops": {"batching": FrameBudget(12 * 900, batch_multiple=12), "last_batch": "drop"},
+    "own batches": {"batching_method": "per_stream"},
+    "excluded": {"exclude": ["clip00003", "clip00203"]},
+}
+"""Ways to read a mixture by proportions, whose larger stream is cut into windows."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,6 +37,18 @@ def imported():
 def in_ranks(function, arguments, size):
     """Call a function with each rank of a world, in a process of its own."""
     torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
+
+
+def opened(folder, way, size, **more):
+    """The dataset of a rank, read in one of `WAYS` or in a view."""
+    base = {"batch_size": GLOBAL_BATCH // size, "shuffle": True, "local": f"{folder}/cache"} | more
+    if way not in WAYS:
+        return StreamingDataset(remote=f"{folder}/audio", split="train", view=way, **base)
+    streams = [
+        Stream(f"{folder}/audio", split=split, proportion=share, **more)
+        for split, share, more in (("train", 3, {"window_seconds": 0.05}), ("test", 1, {}))
+    ]
+    return StreamingDataset(streams=streams, **WAYS[way], **base)
 
 
 def run(folder, size, out, *, state=None, stop=None, commit_late=False, view=None):  # noqa: PLR0913 - a run's parts
@@ -48,10 +69,7 @@ def _rank(rank, size, meeting, folder, path, state, stop, commit_late, view):  #
     torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=size)
     if commit_late and rank == 1:
         _commit_while_rank_one_starts(Path(folder))
-    dataset = StreamingDataset(
-        remote=f"{folder}/audio", split="train", view=view, batch_size=GLOBAL_BATCH // size, shuffle=True
-    )
-    loader = StreamingDataLoader(dataset, num_workers=rank % 2)
+    loader = StreamingDataLoader(opened(folder, view, size), num_workers=rank % 2)
     if json.loads(state) is not None:
         loader.load_state_dict(json.loads(state))
     keys = []
@@ -79,10 +97,7 @@ def _commit_while_rank_one_starts(folder):
 
 
 def expected(folder, view=None):
-    dataset = StreamingDataset(
-        remote=f"{folder}/audio", split="train", view=view, batch_size=GLOBAL_BATCH, shuffle=True, world=World()
-    )
-    return [batch["keys"] for batch in StreamingDataLoader(dataset)]
+    return [batch["keys"] for batch in StreamingDataLoader(opened(folder, view, 1, world=World()))]
 
 
 def test_resume_on_four_then_two_then_three_ranks(dataset_folder, tmp_path):
@@ -91,6 +106,16 @@ def test_resume_on_four_then_two_then_three_ranks(dataset_folder, tmp_path):
     second, state = run(dataset_folder, 2, tmp_path, state=state, stop=1)
     third, state = run(dataset_folder, 3, tmp_path, state=state)
     assert first + second + third == whole
+    assert state["epoch"] == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_mixture_resumes_on_two_then_three_ranks(dataset_folder, tmp_path, way):
+    whole = expected(dataset_folder, way)
+    first, state = run(dataset_folder, 2, tmp_path, stop=2, view=way)
+    second, state = run(dataset_folder, 3, tmp_path, state=state, view=way)
+    assert first + second == whole
+    assert len(second) > 1
     assert state["epoch"] == 1
 
 
