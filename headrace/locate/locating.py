@@ -100,6 +100,7 @@ def locate(
     snapshot: int | None = None,
     transfer: Transfer | None = None,
     looks_for_index: bool = False,
+    revision: str | None = None,
 ) -> Location:
     """Find what a user named.
 
@@ -113,6 +114,7 @@ def locate(
         snapshot: number of a snapshot that is wanted, to reject tars without snapshots; None for the newest.
         transfer: time limits of stores.
         looks_for_index: whether to look beside tars for the snapshots of `headrace index --columns`.
+        revision: the commit to read where a text list names tars of the Hub without one; None for that of now.
 
     Raises:
         NoShardsError: the folder is missing or empty or holds something else, or no tar matches; the message says what
@@ -131,7 +133,7 @@ def locate(
         tars = tars_of_names(name, split, transfer)
         found = Location(shown(name), tars.storage, tars=tars)
     elif is_pattern(name) and not is_bucket_folder(name, transfer):
-        tars = tars_of_pattern(name, split, transfer, snapshot)
+        tars = tars_of_pattern(name, split, transfer, snapshot, revision)
         if not tars.names:
             raise no_shards(name, tars.storage)
         found = Location(name, tars.storage, tars=tars)

@@ -38,7 +38,7 @@ from headrace.signed_urls import is_signed, unsigned
 from headrace.stores.contents import checked_path
 from headrace.stores.refetch import read_sound
 from headrace.stores.regular_files import oddity
-from headrace.stores.storage import LocalStorage, ObjectStorage, Storage, Transfer, open_storage
+from headrace.stores.storage import LocalStorage, ObjectStorage, Storage, Transfer, open_storage, pinned
 
 _NAMES_AT_ONCE = 32
 _LONGEST_NAME_BYTES = 255  # of a local file
@@ -106,7 +106,11 @@ def tars_of_index(folder: ShardFolder, split: str | None, transfer: Transfer | N
 
 
 def tars_of_pattern(
-    pattern: str, split: str | None, transfer: Transfer | None = None, snapshot: int | None = None
+    pattern: str,
+    split: str | None,
+    transfer: Transfer | None = None,
+    snapshot: int | None = None,
+    revision: str | None = None,
 ) -> PlainTars:
     """The tars that a glob, brace pattern, file name, `sizes.json` or text list names.
 
@@ -115,6 +119,7 @@ def tars_of_pattern(
         split: only tars whose file name begins with it; None for all.
         transfer: time limits of stores.
         snapshot: number of the snapshot to take where the pattern is inside an output; None for the newest.
+        revision: see `locate`.
 
     Raises:
         ConfigError: no tar belongs to the split, or a glob is on a web server that lists nothing.
@@ -132,7 +137,7 @@ def tars_of_pattern(
         chosen = _of_split(list(sizes), split)  # not looked up one by one: a missing tar is reported when it is opened
         return PlainTars(storage, tuple(chosen), tuple(sizes[name] for name in chosen), number)
     if pattern.endswith(LISTS):
-        storage, listed = tars_of_text(storage, last, pattern, transfer)
+        storage, listed = tars_of_text(storage, last, pattern, transfer, revision)
         return PlainTars(storage, tuple(_of_split(listed, split)))
     odd = set[str]()
     parts = [last] if "{" in last and _is_spelled_so(storage, last) else expand_braces(last)
@@ -181,7 +186,9 @@ def tars_of_list(storage: Storage, name: str, snapshot: int | None = None) -> tu
     return dict(zip(table.names(), table.num_samples.tolist(), strict=True)), number
 
 
-def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | None) -> tuple[Storage, list[str]]:
+def tars_of_text(
+    storage: Storage, name: str, named: str, transfer: Transfer | None, revision: str | None = None
+) -> tuple[Storage, list[str]]:
     """The tars of a text file, which has a path or a URL in each line, and the folder that holds all of them.
 
     Paths are relative to the folder of the file. Empty lines and lines that begin with `#` are left out.
@@ -207,7 +214,7 @@ def tars_of_text(storage: Storage, name: str, named: str, transfer: Transfer | N
     root, below = common_folder(names)
     if root is None:
         raise FormatError(f"{named}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
-    return open_storage(root, transfer), below
+    return open_storage(pinned(root, transfer, revision), transfer), below
 
 
 def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> PlainTars:

@@ -40,7 +40,7 @@ def pinned(name: str, transfer: Transfer | None = None, commit: str | None = Non
     """A `hf://` URL with the commit that its revision has now; every other name as it is.
 
     Args:
-        name: any name of a data set. A commit in it stays.
+        name: any name of a data set, also of a list of tars (`name_of_tars`). A commit in it stays.
         transfer: how requests are sent and repeated.
         commit: the commit to name instead of asking the Hub.
 
@@ -50,11 +50,12 @@ def pinned(name: str, transfer: Transfer | None = None, commit: str | None = Non
     """
     if not name.startswith("hf://"):
         return name
-    repository, path = parsed_name(name)
+    root, mark, names = name.partition("\n")  # of a list of tars
+    repository, path = parsed_name(root)
     if _COMMIT.fullmatch(repository.revision):
         return name
     uri = replace(repository, revision=commit or _commit_of(repository, transfer or Transfer())).uri
-    return f"{uri}/{path}" if path else uri
+    return f"{uri}/{path}{mark}{names}" if path else f"{uri}{mark}{names}"
 
 
 def revision_of(storage: object) -> str | None:

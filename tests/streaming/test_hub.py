@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from headrace import Stream, StreamingDataLoader, StreamingDataset, webdataset_loader
-from headrace.errors import NoShardsError, StateError
+from headrace.errors import HeadraceError, NoShardsError, StateError
 from headrace.locate import locate
 from headrace.upkeep.tar_indexes import index_tars
 from tests.streaming.shards.test_foreign import keys, write_tar
@@ -78,6 +78,49 @@ def test_a_resume_reads_the_commit_of_the_state_although_main_moved(hub, tmp_pat
     second.load_state_dict(state)
     assert begun + [batch["keys"] for batch in second] == whole
     assert second.state_dict()["streams"][0]["revision"] == COMMITS[0]
+
+
+def two_of(place):
+    return [f"{place}/train-{shard:03d}.tar" for shard in range(2)]
+
+
+def text_list(folder, names):
+    (folder / "tars.txt").write_text("\n".join(names))
+    return str(folder / "tars.txt")
+
+
+PLACES_OF_TARS = {  # how tars of a branch are named, below `place`
+    "folder": lambda folder, place: place,
+    "glob": lambda folder, place: f"{place}/*.tar",
+    "braces": lambda folder, place: f"{place}/train-{{000..001}}.tar",
+    "list of lines": lambda folder, place: text_list(folder, two_of(place)),
+    "list": lambda folder, place: two_of(place),
+}
+
+
+@pytest.mark.parametrize("below", ["/data", "", "@main/data", "@main"])
+@pytest.mark.parametrize("form", PLACES_OF_TARS)
+def test_a_resume_reads_the_commit_of_the_state_however_tars_are_named(hub, tmp_path, form, below):
+    for commit in COMMITS:
+        for shard in range(2):
+            name = f"train-{shard:03d}.tar"
+            (hub.folder / commit / name).hardlink_to(hub.folder / commit / "data" / name)
+    remote = PLACES_OF_TARS[form](tmp_path, f"{SONGS}{below}")
+    first = StreamingDataset(remote=remote, batch_size=2, local=str(tmp_path / "cache"))
+    state = first.state_dict()
+    hub.main = COMMITS[1]
+    second = StreamingDataset(remote=remote, batch_size=2, local=str(tmp_path / "cache"))
+    second.load_state_dict(state)
+    assert sorted(sample["__key__"] for sample in second) == TRAIN
+    assert second.state_dict()["streams"][0]["revision"] == COMMITS[0]
+
+
+@pytest.mark.parametrize("place", ["hf://datasets/birds/{}", "hf://datasets/birds/songs@{}", "hf://birds/{}"])
+@pytest.mark.parametrize("read", [lambda folder, names: names, text_list])
+def test_a_list_of_several_repositories_or_revisions_says_so(hub, tmp_path, place, read):
+    names = [f"{place.format(name)}/a.tar" for name in ("one", "two")]
+    with pytest.raises(HeadraceError, match=r"lists tars of several stores: name each by streams="):
+        StreamingDataset(remote=read(tmp_path, names))
 
 
 def test_a_state_of_a_commit_is_resumed_from_a_copy_and_not_from_another_commit_that_is_named(hub, tmp_path):

@@ -10,6 +10,7 @@ from headrace.arguments import each, path
 from headrace.errors import ConfigError
 from headrace.format.tars.tar_names import is_tar
 from headrace.signed_urls import check_no_password, is_signed, unsigned
+from headrace.stores.hub_requests import is_in_repository
 
 
 def expanded(name: str) -> str:
@@ -83,9 +84,8 @@ def common_folder(names: Sequence[str]) -> tuple[str | None, list[str]]:
     """The folder that holds all these absolute paths or URLs, and their paths below it; None for several stores."""
     if any("://" in name for name in names):
         root = os.path.commonprefix([f"{name.rpartition('/')[0]}/" for name in names]).rpartition("/")[0]  # noqa: RUF071 - of URLs; cut at a slash
-        return (
-            (None, []) if root.endswith("/") or "://" not in root else (root, [name[len(root) + 1 :] for name in names])
-        )
+        is_store = "://" in root and not root.endswith("/") and is_in_repository(root)
+        return (root, [name[len(root) + 1 :] for name in names]) if is_store else (None, [])
     names = list(map(os.path.normpath, names))
     root = os.path.commonpath([os.path.dirname(name) for name in names])  # noqa: PTH120 - texts, as the user wrote them
     return root, [os.path.relpath(name, root) for name in names]

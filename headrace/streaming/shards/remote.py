@@ -192,6 +192,7 @@ def _opened(request: StreamRequest) -> OpenedRemote:
         snapshot=request.number,
         transfer=request.transfer,
         looks_for_index=wanted is not None or request.number is not None,
+        revision=request.pins.revision,
     )
     if located.tars is not None and located.tars.indexed is not None:
         opened = _open_folder(located.tars.indexed, request)
