@@ -93,7 +93,7 @@ class Location:
         return no_audio(self.named, [folder.storage for folder in self.all_folders()])
 
 
-def locate(
+def locate(  # noqa: PLR0913 - a name, and what is wanted of it
     named: str,
     *,
     split: str | None = None,

@@ -16,6 +16,7 @@ from headrace.locate.names import expand_braces
 from headrace.sources.bucket_source import stamp_of
 from headrace.sources.listing import FileStamp
 from headrace.stores.file_urls import is_file_url, path_of_file_url
+from headrace.stores.hub_requests import parsed_name
 from headrace.stores.storage import Bucket, open_bucket
 
 _SPECIAL = "*?["
@@ -32,20 +33,19 @@ def _bucket(root: str) -> Bucket:
     return open_bucket(root)
 
 
+def forget_commits() -> None:
+    """Open repositories again at the commits that they have when an object of them is next asked for."""
+    _bucket.cache_clear()
+
+
 def object_of(url: str) -> tuple[Bucket, str]:
     """The store of an object, and its path there."""
     if url.startswith("hf://"):
-        return _of_hub(url)
+        repository, path = parsed_name(url)
+        return _bucket(repository.uri), path
     scheme, _, rest = url.partition("://")
     bucket, _, path = rest.partition("/")
     return _bucket(f"{scheme}://{bucket}"), path
-
-
-def _of_hub(url: str) -> tuple[Bucket, str]:
-    """The repository of a file, and its path there."""
-    parts = url.split("/")
-    end = 5 if parts[2] in {"datasets", "spaces", "buckets"} else 4
-    return _bucket("/".join(parts[:end])), "/".join(parts[end:])
 
 
 def absolute(uri: str) -> str:

@@ -18,6 +18,7 @@ from headrace.sources.content_digests import DigestedFile
 from headrace.sources.corpus_rows import CorpusRows
 from headrace.sources.folder_source import open_folder
 from headrace.sources.listing import FileStamp, Listing
+from headrace.sources.named_files import forget_commits
 from headrace.stores.file_urls import is_file_url
 from headrace.stores.storage import open_bucket
 
@@ -86,6 +87,7 @@ def open_corpus(kind: str, uri: str, options: Mapping[str, Any], *, exclude: Seq
         ConfigError: there is no such kind, an option is unknown or invalid, or the corpus is not there.
     """
     found = source_kind(kind)
+    forget_commits()  # a daemon opens a corpus again to see what changed
     corpus: Corpus = found.open(uri, found.options.model_validate(options), exclude)
     return corpus
 

@@ -1,13 +1,18 @@
 """Recordings and tables in a repository of the Hugging Face Hub: a source as a bucket is."""
 
+import json
+
 import pytest
 
 from headrace.config.dataset import DatasetConfig
+from headrace.source_kinds import source_kind
 from headrace.sources.named_files import object_of
-from headrace.sources.sources import open_source
+from headrace.sources.sources import open_corpus, open_source
 from headrace_dagster.resources.storage import StorageResource
 from tests.support.builds import Project, check
+from tests.support.corpora import write_sound
 from tests.support.hub import COMMITS, hub_server
+from tests.support.tars import write_tar
 
 PLACE = "hf://datasets/birds/songs"
 
@@ -59,3 +64,60 @@ def test_a_file_that_a_corpus_names_is_found_by_its_url(project, place):
     storage, path = object_of(f"{place}/tables/birds.csv")
     assert path == "tables/birds.csv"
     assert storage.exists(path)
+
+
+def nemo(folder, text):
+    row = {"audio_filepath": "a.wav", "duration": 0.05, "text": text}
+    (folder / "man.json").write_text(json.dumps(row))
+    return "man.json"
+
+
+def lhotse(folder, text):
+    source = {"type": "file", "channels": [0], "source": "a.wav"}
+    recording = {"id": "a", "sources": [source], "sampling_rate": 8000, "num_samples": 400, "duration": 0.05}
+    supervision = {"id": "a", "recording_id": "a", "start": 0, "duration": 0.05, "channel": 0, "text": text}
+    (folder / "recordings.jsonl").write_text(json.dumps(recording))
+    (folder / "supervisions.jsonl").write_text(json.dumps(supervision))
+    return "*.jsonl"
+
+
+def kaldi(folder, text):
+    (folder / "wav.scp").write_text("a a.wav\n")
+    (folder / "text").write_text(f"a {text}\n")
+    return ""
+
+
+def webdataset(folder, text):
+    write_tar(folder / "a.tar", {"a.wav": (folder / "a.wav").read_bytes(), "a.txt": text.encode()})
+    return "a.tar"
+
+
+def seen(kind, uri):
+    corpus = open_corpus(kind, uri, source_kind(kind).options())
+    (row,) = corpus.rows().read()
+    return row["text"], [(part.path, part.num_bytes, part.mtime_ns) for part in corpus.list()]
+
+
+OPENED = {
+    PLACE: "first",
+    f"{PLACE}@main": "first",
+    "hf://buckets/birds/bucket": "first",
+    f"{PLACE}@refs/pr/1": "other",
+    f"{PLACE}@refs%2Fpr%2F1": "other",
+}
+
+
+@pytest.mark.parametrize("place", OPENED)
+@pytest.mark.parametrize("write", [nemo, lhotse, kaldi, webdataset])
+def test_a_process_sees_what_another_commit_changed_whatever_kind_it_is_of(project, place, write):
+    _, server = project
+    for number, text in enumerate(("first", "other")):
+        folder = server.folder / COMMITS[number] / "corpus"
+        write_sound(folder / "a.wav", number)
+        uri = f"{place}/corpus/{write(folder, text)}".rstrip("/")
+    before = seen(write.__name__, uri)
+    assert before[0] == OPENED[place]
+    server.main = COMMITS[1]
+    after = seen(write.__name__, uri)
+    assert after[0] == "other"
+    assert (after[1] == before[1]) == (OPENED[place] == "other")
