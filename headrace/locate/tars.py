@@ -28,7 +28,7 @@ from headrace.format.sizes import ENERGON_SIZES, parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.tar_lists import TARS, read_tar_list
-from headrace.format.tars.name_lists import common_folder, once
+from headrace.format.tars.name_lists import common_folder, once, shown
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
@@ -198,8 +198,8 @@ def tars_of_text(
         NoShardsError: a line names no tar, or there are none.
         FormatError: the URLs are of several stores.
     """
-    lines = (line.strip() for line in storage.read(name).decode(errors="replace").splitlines())
-    names = once(named, [line for line in lines if line and line[0] != "#"])
+    lines = (line.strip() for line in storage.read(name).decode("utf-8-sig", "replace").splitlines())
+    names = once(named, [_spelled(storage, line) for line in lines if line and line[0] != "#"])
     if not names or not all(map(is_tar, names)):
         odd = next((name for name in names if not is_tar(name)), "")
         what = "a URL with a query, as a signed one" if is_signed(odd) else "which is no tar"
@@ -217,6 +217,13 @@ def tars_of_text(
     return open_storage(pinned(root, transfer, revision), transfer), below
 
 
+def _spelled(storage: Storage, name: str) -> str:
+    """The name of a local tar as its path from the folder of the list; every other name as it is."""
+    if not isinstance(storage, LocalStorage) or "://" in name:
+        return name
+    return os.path.relpath(storage.root / name, storage.root)
+
+
 def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> PlainTars:
     """The tars of a list of names (`name_of_tars`), in its order.
 
@@ -228,7 +235,7 @@ def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> Pl
     root, *names = name.split("\n")
     storage = open_storage(root, transfer)
     if isinstance(storage, LocalStorage):
-        names = [found for one in names for found in _matching(storage, one, set())]
+        names = once(shown(name), [found for one in names for found in _matching(storage, one, set())])
     return PlainTars(storage, tuple(_of_split(names, split)))
 
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from headrace.errors import ConfigError, FormatError, NoShardsError, NotAFileError, NotFoundError
+from headrace.format.tars.name_lists import name_of_tars
 from headrace.locate import locate
 from headrace.locate.tars import has_name, is_bucket_folder, tars_of_folder, tars_of_list, tars_of_pattern
 from headrace.stores.storage import LocalStorage
@@ -153,3 +154,31 @@ def test_a_text_without_tars_of_one_place_says_what_a_list_has(tmp_path, text, s
     (tmp_path / "shards.txt").write_text(text)
     with pytest.raises((NoShardsError, FormatError), match=said):
         locate(str(tmp_path / "shards.txt"))
+
+
+TWICE = {  # one tar by two names
+    "the same": ("train-0.tar", "train-0.tar"),
+    "dot": ("train-0.tar", "./train-0.tar"),
+    "slashes": ("deep/train-2.tar", "deep//train-2.tar"),
+    "up": ("train-0.tar", "deep/../train-0.tar"),
+    "absolute": ("train-0.tar", "{folder}/train-0.tar"),
+    "pattern": ("train-0.tar", "train-*.tar"),
+}
+
+
+@pytest.mark.parametrize("names", TWICE.values(), ids=TWICE)
+def test_a_tar_that_a_list_names_twice_is_read_once_and_reported(folder, monkeypatch, names):
+    monkeypatch.chdir(folder)
+    listed = [name.format(folder=folder) for name in names]
+    with pytest.warns(UserWarning, match=r"names .*train-\d\.tar twice, and it is read once"):
+        found = locate(name_of_tars("remote", listed))
+    assert len(found.tars.names) == 1
+
+
+@pytest.mark.parametrize("names", [names for name, names in TWICE.items() if name != "pattern"])
+def test_a_tar_that_a_text_list_names_twice_is_read_once_and_reported(folder, names):
+    lines = "\r\n".join(name.format(folder=folder) for name in names)
+    (folder / "list.txt").write_text(f"\ufeff# made by another tool\r\n\r\n{lines}\r\n")
+    with pytest.warns(UserWarning, match=r"list\.txt: names .*train-\d\.tar twice, and it is read once"):
+        found = locate(str(folder / "list.txt"))
+    assert len(found.tars.names) == 1
