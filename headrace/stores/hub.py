@@ -109,14 +109,18 @@ class HubStorage:
         checked_path(path)
 
     def read(self, path: str) -> bytes:
-        """See `Storage.read`."""
-        return self._bytes(path, web_objects.read_whole)
+        """See `Storage.read`. An answer with another number of bytes than the file has is not taken."""
+
+        def whole(file: _File, limit: float, token: str | None) -> bytes:
+            return exactly(web_objects.read_whole(file.url, limit, token), 0, file.num_bytes, path)
+
+        return self._bytes(path, whole)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """See `Storage.read_ranges`. Several requests are sent at once."""
 
         def of_one(span: tuple[int, int]) -> bytes:
-            blob = self._bytes(path, lambda url, limit, token: web_objects.read_range(url, *span, limit, token))
+            blob = self._bytes(path, lambda file, limit, token: web_objects.read_range(file.url, *span, limit, token))
             return exactly(blob, *span, path)
 
         wanted = list(dict.fromkeys(span for span in ranges if span[0] < span[1]))
@@ -171,10 +175,15 @@ class HubStorage:
         start = f"{self.prefix}/{prefix}" if self.prefix else prefix
         folder = start.rpartition("/")[0]
         url = f"{self.repository.url_of_api('tree', self.repository.revision, folder)}?recursive=true"
+        asked_pages = set[str]()
         while url and url not in self._missing:
+            if url in asked_pages:
+                raise StorageError(f"{self.uri}: its listing has no end: a page is followed by itself")
             try:
                 answer = self.retried(prefix, functools.partial(self._asked, url))
-            except NotFoundError:  # a folder that is not there
+            except NotFoundError as error:  # a folder that is not there
+                if asked_pages:
+                    raise StorageError(f"{self.uri}: a page of its listing is not there: list it again") from error
                 if not self.repository.is_bucket:
                     self._missing.add(url)
                 return
@@ -185,6 +194,7 @@ class HubStorage:
                 found = [one for one in listed if one["type"] == "file"]
                 entries = [self._entry(one) for one in found if one["path"].startswith(start)]
             yield entries
+            asked_pages.add(url)
             following = _NEXT.search(answer.headers.get("Link", ""))
             url = urljoin(url, following[1]) if following else ""
 
@@ -249,7 +259,7 @@ class HubStorage:
         with _as_answered(self.uri):
             return _File(answer.url, _expiry_of(answer.url), int(size), f'"{tag}"')
 
-    def _bytes(self, path: str, request: Callable[[str, float, str | None], bytes]) -> bytes:
+    def _bytes(self, path: str, request: Callable[[_File, float, str | None], bytes]) -> bytes:
         """The result of a request for bytes, sent again while the host fails.
 
         A host may reject a URL that was kept before its time; then the Hub is asked for another one, once.
@@ -257,8 +267,8 @@ class HubStorage:
         full = self._full(path)
 
         def sent() -> bytes:
-            url = self._file_once(full).url
-            return request(url, self.transfer.timeout_seconds, token_for(url))
+            file = self._file_once(full)
+            return request(file, self.transfer.timeout_seconds, token_for(file.url))
 
         def once() -> bytes:
             was_kept = full in self._kept

@@ -128,7 +128,10 @@ def asked(url: str, what: str, timeout_seconds: float, method: str = "GET") -> A
     """
     for _ in range(_MOST_REDIRECTS):
         answer = _asked_once(url, what, timeout_seconds, method)
-        target = redirected(url, answer.headers)
+        try:
+            target = redirected(url, answer.headers)
+        except InvalidURL:  # its text may have a signature
+            raise StorageError(f"{what}: the Hub redirects to what is no URL") from None
         if target is None:
             return answer
         url = target

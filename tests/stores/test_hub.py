@@ -1,6 +1,7 @@
 """Repositories and buckets of the Hugging Face Hub as a store, on a server that answers as the Hub does."""
 
 import contextlib
+import gzip
 import os
 import pickle
 import threading
@@ -25,6 +26,7 @@ from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer, open_storage
 from headrace.stores.waiting import waits_end_with
 from tests.support.hub import COMMITS, TOKEN, hub_server
+from tests.support.web_server import Reply
 
 BLOB = bytes(range(256)) * 8
 PLACES = ("hf://datasets/birds/songs", "hf://birds/model", "hf://spaces/birds/space", "hf://buckets/birds/bucket")
@@ -232,6 +234,63 @@ def test_an_answer_of_something_else_is_an_error_that_names_the_variable(hub, co
     monkeypatch.setattr(HubStorage, "_asked", lambda self, url: Answer(url, Message(), content))
     with pytest.raises(StorageError, match=r"hf://.*: the answer is not one of the Hub .*check HF_ENDPOINT"):
         list(storage.list())
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 2048\n"
+ODD_ANSWERS = {  # of the other host, in place of the bytes of a file or of a part of it
+    "a page": lambda reply: Reply(200, {}, b"<html>Sign in</html>"),
+    "a pointer of LFS": lambda reply: Reply(200, {}, POINTER),
+    "compressed": lambda reply: reply._replace(
+        body=gzip.compress(reply.body), headers={**reply.headers, "Content-Encoding": "gzip"}
+    ),
+    "shorter": lambda reply: reply._replace(body=reply.body[:3]),
+    "longer": lambda reply: reply._replace(body=reply.body + b"x"),
+    "nothing": lambda reply: Reply(204),
+    "several parts": lambda reply: Reply(206, {"Content-Type": "multipart/byteranges; boundary=x"}, b"--x--"),
+}
+READS = {
+    "whole": lambda storage: storage.read("a.bin"),
+    "whole, checked": lambda storage: storage.fetch("a.bin", lambda entry: None).data,
+    "range": lambda storage: storage.read_ranges("a.bin", [(0, 9)])[0],
+    "file": lambda storage: storage.open("a.bin").read(),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize("odd", ODD_ANSWERS.values(), ids=ODD_ANSWERS)
+def test_an_answer_with_other_bytes_is_an_error_and_read_again(hub, odd, read):
+    storage = open_storage(f"{SONGS}/data", Transfer(retries=RetryPolicy(0)))
+    whole = read(storage)
+    hub.altered = lambda request, reply: reply if "/resolve/" in request.path else odd(reply)
+    with pytest.raises(StorageError):
+        read(storage)
+    hub.altered = lambda request, reply: reply
+    assert read(storage) == whole
+
+
+@pytest.mark.parametrize("status", [404, 410])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_listing_of_which_a_page_is_not_found_is_an_error(hub, place, status):
+    storage = open_storage(f"{place}/data")
+    assert len(list(storage.list())) == 4
+    hub.altered = lambda request, reply: Reply(status) if "cursor" in request.path else reply
+    with pytest.raises(StorageError, match=r"hf://.*/data: a page of its listing is not there"):
+        list(storage.list())
+
+
+def test_a_listing_without_end_is_an_error(hub):
+    storage = open_storage(f"{SONGS}/data")
+    again = f'<{hub.urls[0]}/api/datasets/birds/songs/tree/{COMMITS[0]}/data?cursor=2>; rel="next"'
+    hub.altered = lambda request, reply: reply._replace(headers={**reply.headers, "Link": again})
+    with pytest.raises(StorageError, match=r"hf://.*/data: its listing has no end"):
+        list(storage.list())
+
+
+def test_a_redirect_that_is_no_url_is_an_error_without_it(hub):
+    hub.altered = lambda request, reply: reply._replace(headers={"Location": "http://[::1?Signature=s"})
+    with pytest.raises(StorageError, match=r"hf://.*database\.bin: the Hub redirects to what is no URL") as caught:
+        open_storage(f"{SONGS}@{COMMITS[0]}").read("database.bin")
+    assert "Signature" not in str(caught.value)
 
 
 def test_the_hub_is_not_written_to(hub):

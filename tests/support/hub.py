@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -40,6 +40,7 @@ class Hub:
         revoked: signatures that are rejected before they expire.
         latency: seconds before each answer.
         num_bytes: bytes of answers to ranges.
+        altered: makes the answer to a request, of both hosts, from the right one.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class Hub:
     revoked: set[str] = field(default_factory=set)
     latency: float = 0.0
     num_bytes: int = 0
+    altered: Callable[[Request, Reply], Reply] = lambda _, reply: reply
 
     def commit_of(self, revision: str) -> str | None:
         """The commit of a revision; None if there is no such revision."""
@@ -70,7 +72,11 @@ class Hub:
 def hub_server(folder: Path) -> Iterator[Hub]:
     """Serve the folders of commits as the Hub does, and their bytes on another port."""
     hub = Hub(folder)
-    with web_servers(_OfHub(hub).reply, _OfBytes(hub).reply) as servers:
+    own, others = _OfHub(hub), _OfBytes(hub)
+    with web_servers(
+        lambda request: hub.altered(request, own.reply(request)),
+        lambda request: hub.altered(request, others.reply(request)),
+    ) as servers:
         hub.urls += servers
         yield hub
 
