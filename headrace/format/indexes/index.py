@@ -169,6 +169,11 @@ class ShardIndex:
         return self.outputs[0].dtype if self.outputs else ""
 
     @cached_property
+    def has_checksums(self) -> bool:
+        """Whether each field of each sample has a CRC-32."""
+        return bool((self.crc32[self.ranges[..., 0] != ABSENT] != ABSENT).all())
+
+    @cached_property
     def latent_rate_hz(self) -> float:
         """Frames per second of the first output of the latents; 0 if unknown or without latents."""
         if FRAME_RATE_NOTE in self.notes:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from headrace.errors import AlreadyExistsError, FormatError
+from headrace.errors import AlreadyExistsError, FormatError, IntegrityError
 from headrace.format import tables
 from headrace.format.indexes.index import DIGEST_NOTE, VERSION_NOTE, ShardIndex
 from headrace.format.manifests.manifests import NumberedManifest
@@ -123,6 +123,15 @@ def tar_version(storage: Storage, path: str) -> str:
         return storage.version(path)
     found = storage.stat(path)
     return f"{found.num_bytes}-{found.modified_seconds!r}"
+
+
+def check_version(storage: Storage, path: str, index: ShardIndex) -> None:
+    """Raise `IntegrityError` if a tar was written again since its index was made, and no checksum would show it."""
+    noted = index.notes.get(VERSION_NOTE)
+    if noted is None or index.has_checksums or noted == tar_version(storage, path):
+        return
+    if storage.local_path(path) is None or noted != storage.version(path):
+        raise IntegrityError(f"{storage.uri}/{path}: was written again since it was indexed: open the data set again")
 
 
 def folder_of(storage: Storage, transfer: Transfer | None = None) -> Storage:

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from headrace.errors import IntegrityError
 from headrace.format.indexes.index import ShardIndex
+from headrace.format.snapshots.tar_lists import check_version
 from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import unpacker_of
 from headrace.stores.refetch import DAMAGED_IN_STORE, until_sound
@@ -212,6 +213,7 @@ def _check(download: ShardDownload, file_descriptor: int, sha256: str) -> None:
                 f"{download.source}: SHA-256 {index.sha256} expected, {sha256} received: {DAMAGED_IN_STORE}"
             )
         return
+    check_version(download.storage, download.source, index)
     rows = ((index.key(i), index.row(i)) for i in range(len(index)))
     fields = (field for key, row in rows for field in fields_of(key, index.fields, row.spans, row.crc32))
     if (damaged := next((field for field in fields if not is_stored(field, file_descriptor)), None)) is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from headrace.errors import IntegrityError, StorageError, StoreUnavailableError
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.lazy import cached_property
+from headrace.format.snapshots.tar_lists import check_version
 from headrace.format.tars.tar_names import TAR_SUFFIX, is_packed_tar, without_suffix
 from headrace.stores.concurrent_requests import map_on_threads
 from headrace.stores.refetch import DAMAGED_IN_STORE, say, sources, times
@@ -264,6 +265,7 @@ class ShardAccess:
 
     def _opened_in_place(self, shard: int, path: Path) -> FileShard:
         opened = FileShard(path, self.index(shard).num_bytes)
+        check_version(self.shards.storage, self.name(shard), self.index(shard))
         if (found := self._other_digest(shard, opened)) is not None:
             wanted = self.index(shard).sha256
             way_out = "" if self.is_named_by_content else ", or run `headrace index` if it was changed on purpose"
@@ -363,6 +365,8 @@ class ShardAccess:
         except StorageError as error:
             self._check_size(shard, error)
             raise
+        if spans:
+            check_version(storage, name, self.index(shard))
         self._traffic.needed(sum(stop - start for start, stop in set(spans)))
         read = iter(found)
         opened.add(ranges, [b"".join(islice(read, len(list(pieces(*span))))) for span in ranges])  # one is not copied

@@ -88,8 +88,9 @@ class IndexKeeper:
         kept = self._kept(storage, shard, version, audio_fields)
         if kept is not None and (found := _read_kept(kept)) is not None:
             return found
+        current = storage.version(shard) if shard in self.versions else version  # before it is read
         made = until_sound(lambda source: self._made(source, shard, audio_fields), storage, f"{storage.uri}/{shard}")
-        index = replace(made, notes=made.notes | {VERSION_NOTE: version})
+        index = replace(made, notes=made.notes | {VERSION_NOTE: current})
         if kept is not None:
             self._keep(kept, index)
         return index
