@@ -90,11 +90,6 @@ def parsed_name(url: str) -> tuple[Repository, str]:
     return Repository(found[1], found[2], revision), found[4] or ""
 
 
-def is_in_repository(url: str) -> bool:
-    """Whether a URL is not of the Hub, or names a repository or a bucket there, or something in it."""
-    return not url.startswith("hf://") or _NAME.fullmatch(url) is not None
-
-
 def endpoint() -> str:
     """The address of the Hub: HF_ENDPOINT, or the public one."""
     return (os.environ.get("HF_ENDPOINT") or _PUBLIC).rstrip("/")

@@ -64,7 +64,7 @@ def remote(request, tmp_path, monkeypatch):
             write_tars(tmp_path / "hub" / commit / "data", 50 * number)
         with hub_server(tmp_path / "hub") as hub:
             monkeypatch.setenv("HF_ENDPOINT", hub.urls[0])
-            hub.signed_for = 1.0  # so that each request asks the Hub anew
+            hub.signed_for = 1.0  # so that the Hub is asked for each request
             yield "hf://buckets/birds/bucket/data", {}, lambda: setattr(hub, "main", COMMITS[1])
 
 

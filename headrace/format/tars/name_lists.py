@@ -1,6 +1,7 @@
 """Makes names of data sets absolute, and one name of a list of tars. No store and no disk is asked."""
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from headrace.arguments import each, path
 from headrace.errors import ConfigError
 from headrace.format.tars.tar_names import is_tar
 from headrace.signed_urls import check_no_password, is_signed, unsigned
-from headrace.stores.hub_requests import is_in_repository
+
+_KIND = r"(?:datasets|spaces|buckets)/"
+_STORE = re.compile(rf"(?!hf://)[^:/]+://.*[^/]$|hf://(?:{_KIND})?(?!{_KIND})[^/]+/[^/]+")  # or something in one
 
 
 def expanded(name: str) -> str:
@@ -84,8 +87,7 @@ def common_folder(names: Sequence[str]) -> tuple[str | None, list[str]]:
     """The folder that holds all these absolute paths or URLs, and their paths below it; None for several stores."""
     if any("://" in name for name in names):
         root = os.path.commonprefix([f"{name.rpartition('/')[0]}/" for name in names]).rpartition("/")[0]  # noqa: RUF071 - of URLs; cut at a slash
-        is_store = "://" in root and not root.endswith("/") and is_in_repository(root)
-        return (root, [name[len(root) + 1 :] for name in names]) if is_store else (None, [])
+        return (root, [name[len(root) + 1 :] for name in names]) if _STORE.match(root) else (None, [])
     names = list(map(os.path.normpath, names))
     root = os.path.commonpath([os.path.dirname(name) for name in names])  # noqa: PTH120 - texts, as the user wrote them
     return root, [os.path.relpath(name, root) for name in names]
