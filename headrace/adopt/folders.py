@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
+from headrace.adopt.listing import AUDIO_PATTERNS, FIELDS_GUIDE, FileList, Layout
 
 _SIDECARS = ("json", "txt", "lab", "lyrics")
 _PARTS = {"train", "training", "dev", "development", "val", "valid", "validation", "test", "testing", "eval"}
@@ -34,10 +34,27 @@ def labels(files: FileList) -> Layout | None:
     columns = _columns(levels)
     template = "/".join(f"{{{column}}}" if column else names[0] for column, names in zip(columns, levels, strict=True))
     named = [f"{column}: {', '.join(names[:4])}" for column, names in zip(columns, levels, strict=True) if column]
+    named += _stems(files)
     group_by = "speaker" if "speaker" in columns else ""
     source = {"path_columns": f"{template}/{{_}}", "labels": [name for name in ("label", "speaker") if name in columns]}
     chosen = {key: value for key, value in source.items() if value}
     return Layout("folders as labels", chosen, AUDIO_PATTERNS, tuple(named), (), group_by)
+
+
+def _stems(files: FileList) -> list[str]:
+    """A note if the recordings of each folder have the same names, as the stems of songs have, and no numbers."""
+    folders: dict[str, set[str]] = {}
+    for name in files.audio:
+        folder, _, last = name.rpartition("/")
+        folders.setdefault(folder, set()).add(last)
+    first, *others = folders.values()
+    if len(first) < 2 or any(names != first for names in others) or re.search(r"\d\w*\.", " ".join(first)):
+        return []
+    note = (
+        f"each folder has {', '.join(sorted(first)[:5])}, and each file is a sample of its own; for one sample of all "
+        f"of them, write a table with a column for each, and name the columns in source.fields ({FIELDS_GUIDE})"
+    )
+    return [note]
 
 
 def plain(files: FileList) -> Layout | None:

@@ -23,6 +23,8 @@ _AUDIO = frozenset((*AUDIO_EXTENSIONS, "oga", "sph"))
 _COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04")  # gzip, zstd, bzip2, xz, zip
 AUDIO_PATTERNS = tuple(f"*.{extension}" for extension in sorted(_AUDIO))
 
+FIELDS_GUIDE = "docs/corpora.md, Audio fields"
+
 
 @dataclass(frozen=True)
 class FileList:

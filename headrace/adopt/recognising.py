@@ -1,5 +1,7 @@
 """`recognise`: the layout of the files below a path, by the first recogniser that knows it."""
 
+import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeAlias
@@ -27,6 +29,7 @@ RECOGNISERS: tuple[Recogniser, ...] = (
     corpora.tfrecord,
 )
 """The most specific first. Each takes the names of files and the beginnings of a few of them."""
+_PACKED_TABLE = re.compile(r"(?i).*\.(jsonl?|csv|tsv|txt)\.(gz|zst)")
 _PACKED = (".tar", ".gz", ".tgz", ".zst", ".zip", ".7z", ".rar", ".bz2", ".tbz2", ".tbz", ".xz", ".txz", ".lzma")
 
 
@@ -62,12 +65,13 @@ def _unknown(files: FileList, beside: FileList | None = None) -> NoReturn:
         files: the files.
         beside: of one file, the files of its folder.
     """
-    if beside is not None and tables.is_table(beside):
+    named_by_index = _other_library(beside) if beside is not None and files.path.name == "index.json" else ""
+    if beside is not None and tables.is_table(beside) and not named_by_index:
         raise ConfigError(
             f"{files.path}: no layout is recognised: as a table, it names no recording below {beside.root}: adopt the "
             "folder that has both; docs/corpora.md shows how to describe a corpus by hand"
         )
-    known = _other_library(files) or _first_said(files)
+    known = named_by_index or _other_library(files) or _first_said(files)
     raise ConfigError(
         f"{files.path}: no layout is recognised. Found: {counts_said(extensions_of(files.names))}. "
         f"{known or 'Recordings have the extensions flac, wav, ogg, opus, mp3 and others'}; "
@@ -78,6 +82,8 @@ def _unknown(files: FileList, beside: FileList | None = None) -> NoReturn:
 def _other_library(files: FileList) -> str:
     """The data set of another library that these files are, and what to do; empty for anything else."""
     names = [name for name in files.names if not name.lower().endswith(_PACKED)]
+    if files.path.is_dir():
+        names += sorted(name for name in os.listdir(files.root) if name[0] == ".")  # noqa: PTH208 - names alone
     index = index_path(names)
     found = recognised(names, b"" if index is None else "\n".join(files.lines(index)).encode())
     return "" if found is None else f"It is {found.what}: {found.way_out}"
@@ -86,6 +92,8 @@ def _other_library(files: FileList) -> str:
 def _first_said(files: FileList) -> str:
     """Why the first archive, or link to a folder, is not read, and what to do; empty without one."""
     for name in files.names:
+        if _PACKED_TABLE.fullmatch(name):
+            return f"{name} is a table that names no recordings, or is damaged"
         if files.is_compressed(name):
             return f"{name} is a compressed archive, and recordings are read in place: unpack it, and adopt the folder"
         if is_plain_tar(name):

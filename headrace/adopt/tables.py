@@ -3,13 +3,13 @@
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
 from headrace.adopt.corpora import first_object, folder_of, place
 from headrace.adopt.folders import sidecars
-from headrace.adopt.listing import AUDIO_PATTERNS, FileList, Layout
+from headrace.adopt.listing import AUDIO_PATTERNS, FIELDS_GUIDE, FileList, Layout
 from headrace.format.typed_json import json_value
 from headrace.path_templates import TABLE_STEM
 
@@ -129,16 +129,31 @@ def _layout(files: FileList, name: str, tables: Sequence[_Table], pattern: str =
     outside = _outside(first, link)
     source = {**outside, "metadata": metadata if metadata[1:] else metadata[0], **chosen}
     note = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}: column {link.column} names the recordings"
+    notes = (note, *_of_others(files, first, link))
     speaker = next((one for one in ("speaker", "speaker_id", "spk", "client_id") if one in first.rows[0]), "")
     examples = tuple(dict.fromkeys(path for table in tables for path in _named(files, table, outside.get("uri", ""))))
     return Layout(
         name,
         source,
         (*AUDIO_PATTERNS, *([pattern.removeprefix("**/")] if pattern else names)),
-        (note,),
+        notes,
         examples[:5],
         speaker,
     )
+
+
+def _of_others(files: FileList, table: _Table, link: _Link) -> list[str]:
+    """A note for each further column that names recordings, most of them other ones."""
+    others = {column for row in table.rows for column in row} - {link.column}
+    alone = {column: [{column: row[column]} for row in table.rows if column in row] for column in sorted(others)}
+    found = {column: _link(files, replace(table, rows=rows)) for column, rows in alone.items()}
+    mine = set(_named(files, table, ""))
+    way_out = f"for samples of several recordings, name columns of paths in source.fields ({FIELDS_GUIDE})"
+    return [
+        f"column {column} names recordings, too, which are not read as such: {way_out}"
+        for column, other in found.items()
+        if other and mine.isdisjoint(_named(files, replace(table, rows=alone[column]), ""))
+    ]
 
 
 def _named(files: FileList, table: _Table, uri: str) -> Iterator[str]:

@@ -64,6 +64,7 @@ _MARKERS = (
     _Marker("a folder with a NeMo manifest", r"(^|/)[\w-]*manifest[\w-]*\.jsonl?$", _WITH_TABLE),
     _RECORDINGS,
     _Marker("a data set of Parquet files", r"\.parquet$"),
+    _Marker("a data set of NumPy or PyTorch files", r"\.(npz|npy|pt|pth)$"),
     _Marker(
         "a folder of archives of another kind",
         r"(?i)\.(zip|7z|rar|tar\.(bz2|xz|lzma)|tbz2?|txz)$",

@@ -113,10 +113,57 @@ def test_a_recording_whose_name_is_not_utf8_is_named_with_the_reason(tmp_path, n
         (["x.lance/_versions/1.manifest"], "a Lance data set"),
         (["x.array_record"], "a data set of ArrayRecord files"),
         (["x.parquet"], "a data set of Parquet files"),
+        (["a.npz"], "a data set of NumPy or PyTorch files"),
+        (["a/b.npy"], "a data set of NumPy or PyTorch files"),
+        (["a.pt", "b.pth"], "a data set of NumPy or PyTorch files"),
+        ([".zgroup", "array/0.0"], "a Zarr store"),
+        ([".zarray", "0.0"], "a Zarr store"),
     ],
 )
 def test_a_data_set_of_another_library_is_named_with_the_way_out(tmp_path, names, what):
     for name in names:
-        put(tmp_path / "corpus" / name, b"(\xb5/\xfd" if name.endswith(".zstd") else b"{}")
+        packed = b"(\xb5/\xfd" if name.endswith(".zstd") else b"PK\x03\x04" if name.endswith((".npz", ".pt")) else b"{}"
+        put(tmp_path / "corpus" / name, packed)
     assert f"It is {what}" in (said := fault(tmp_path / "corpus"))
     assert "write its samples to tars once, or build shards from the recordings" in said
+
+
+@pytest.mark.parametrize(("other", "key"), [("shard.00000.mds", "shards"), ("chunk-0-0.bin", "chunks")])
+def test_the_index_of_a_data_set_of_another_library_is_no_table(tmp_path, other, key):
+    put(tmp_path / "corpus/index.json", f'{{"{key}": []}}'.encode())
+    put(tmp_path / "corpus" / other, b"x")
+    assert "data set" in (said := fault(tmp_path / "corpus/index.json"))
+    assert "write its samples to tars once, or build shards from the recordings" in said
+
+
+@pytest.mark.parametrize("name", ["m.jsonl.gz", "m.json.gz", "m.csv.gz", "m.tsv.gz", "deep/m.txt.gz"])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_packed_table_is_no_archive(tmp_path, name, is_cut):
+    packed = gzip.compress(b"{not JSON")
+    put(tmp_path / "corpus" / name, packed[:-8] if is_cut else packed)
+    assert f"{name} is a table that names no recordings, or is damaged" in fault(tmp_path / "corpus")
+
+
+def test_stems_of_songs_are_pointed_out(tmp_path, capsys):
+    for song in "abc":
+        for stem in ("drums", "vocals"):
+            write_sound(tmp_path / "corpus" / song / f"{stem}.wav", ord(song) + len(stem))
+    assert adopt([str(tmp_path / "corpus"), "--yaml", str(tmp_path / "mine.yaml")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "each folder has drums.wav, vocals.wav" in said
+    assert "source.fields" in said
+
+
+@pytest.mark.parametrize("form", ["paths", "names"])
+def test_a_table_with_several_recordings_in_a_row_says_so(tmp_path, capsys, form):
+    rows = ["song,mix,vocals"]
+    for song in "abc":
+        for stem in ("mix", "vocals"):
+            write_sound(tmp_path / f"corpus/{stem}/{song}-{stem}.wav", ord(song) + len(stem))
+        before = [f"{stem}/" if form == "paths" else "" for stem in ("mix", "vocals")]
+        rows.append(f"{song},{before[0]}{song}-mix.wav,{before[1]}{song}-vocals.wav")
+    (tmp_path / "corpus/songs.csv").write_text("\n".join(rows))
+    assert adopt([str(tmp_path / "corpus"), "--yaml", str(tmp_path / "mine.yaml")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "column vocals names recordings, too, which are not read as such" in said
+    assert "source.fields" in said
