@@ -25,7 +25,7 @@ from headrace.exports.folder import ExportFolder
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.shards.writer import ShardPlace, ShardWriter
-from headrace.stores.storage import LocalStorage
+from headrace.stores.storage import LocalStorage, Storage, open_storage
 
 _RATE_HZ = 8000
 _PER_SHARD = 3
@@ -71,6 +71,14 @@ class ExporterContract:
         self._export(corpus(4), fresh, tmp_path)
         assert _files(out) == _files(fresh)
 
+    def test_a_bucket_gets_the_same_files(self, tmp_path: Path) -> None:
+        """A bucket, which cannot rename files, holds what a folder does, also after an earlier export."""
+        bucket = open_storage("memory://")
+        for count in (12, 4):
+            self._export(corpus(count), bucket, tmp_path)
+        self._export(corpus(4), tmp_path / "out", tmp_path)
+        assert {entry.path: bucket.read(entry.path) for entry in bucket.list()} == _files(tmp_path / "out")
+
     def test_nothing_is_visible_of_an_interrupted_export(self, tmp_path: Path) -> None:
         """The target holds the export before, until the new one is complete."""
         out = tmp_path / "out"
@@ -96,7 +104,7 @@ class ExporterContract:
     def _export(
         self,
         samples: list[ExportSample],
-        target: Path,
+        target: Path | Storage,
         work: Path,
         num_given: int | None = None,
         view: str | None = None,
@@ -107,7 +115,7 @@ class ExporterContract:
         num_bytes = sum(shard.num_bytes for shard in shards)
         column = ColumnSpec("text", ColumnKind.STRING)
         fields = ExportFields("tiny", 1, splits, num_bytes, columns=(column,), view=view)
-        folder = ExportFolder(LocalStorage(target))
+        folder = ExportFolder(LocalStorage(target) if isinstance(target, Path) else target)
         exporter = self.make(folder)
         takes = exporter.begin(fields)
         with folder:
