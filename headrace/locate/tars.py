@@ -42,7 +42,7 @@ from headrace.stores.storage import LocalStorage, ObjectStorage, Storage, Transf
 
 _NAMES_AT_ONCE = 32
 _LONGEST_NAME_BYTES = 255  # of a local file
-_BUCKETS = ("s3://", "gs://", "az://", "abfs://")
+_BUCKETS = ("s3://", "gs://", "az://", "abfs://", "hf://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> Pl
 
 
 def is_bucket_folder(name: str, transfer: Transfer | None = None) -> bool:
-    """Whether a name with the characters of a pattern is, as it is spelled, a folder of a bucket."""
+    """Whether a name with the characters of a pattern is, as it is spelled, a folder of a bucket or a repository."""
     if not name.startswith(_BUCKETS) or name.endswith(".json") or is_tar(name):
         return False
     return next(iter(open_storage(name, transfer).list()), None) is not None

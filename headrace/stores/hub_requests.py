@@ -178,6 +178,6 @@ def _token() -> str:
     home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     file = os.environ.get("HF_TOKEN_PATH") or f"{home}/token"
     try:
-        return (os.environ.get("HF_TOKEN") or Path(file).expanduser().read_text("utf-8")).strip()
+        return os.environ.get("HF_TOKEN", "").strip() or Path(file).expanduser().read_text("utf-8").strip()
     except (OSError, ValueError, RuntimeError):  # RuntimeError: no home folder
         return ""

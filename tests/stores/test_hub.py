@@ -176,6 +176,11 @@ def as_variable(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", f" {TOKEN}\n")
 
 
+def as_file_beside_an_empty_variable(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_TOKEN", " \n")
+    as_file(monkeypatch, tmp_path)
+
+
 def as_file(monkeypatch, tmp_path):
     (tmp_path / "secret").write_text(TOKEN + "\n")
     monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "secret"))
@@ -186,7 +191,7 @@ def at_home(monkeypatch, tmp_path):
     (tmp_path / "home/token").write_text(TOKEN)
 
 
-@pytest.mark.parametrize("given", [as_variable, as_file, at_home])
+@pytest.mark.parametrize("given", [as_variable, as_file, as_file_beside_an_empty_variable, at_home])
 def test_the_token_goes_to_the_hub_alone(hub, given, monkeypatch, tmp_path):
     hub.is_private = True
     given(monkeypatch, tmp_path)

@@ -52,6 +52,18 @@ def test_an_epoch_of_tars_is_that_of_local_ones(hub, tmp_path, name):
     assert not any("Authorization" in one.headers for one in hub.sent)
 
 
+ODD_NAMES = ["a b", "a#1", "a?x", "a*", "a[1]", "a{1,2}", "a{1}", "a+b", "ä", "e\u0301", "日本", "a&b=c", "a@b", "a:b"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_names_with_special_characters_are_read_as_they_are(hub, tmp_path, name):
+    (hub.folder / COMMITS[0] / "data").rename(hub.folder / COMMITS[0] / name)
+    tar = hub.folder / COMMITS[0] / name / "train-000.tar"
+    tar.rename(tar.with_name(f"{name}.tar"))
+    assert set(locate(f"{SONGS}/{name}").tars.names) == {f"{name}.tar", "train-001.tar"}
+    assert keys(f"{SONGS}/{name}/{name}.tar", local=str(tmp_path / "cache")) == TRAIN[:4]
+
+
 @pytest.mark.parametrize("place", ["hf://birds/model", "hf://spaces/birds/space", "hf://buckets/birds/bucket"])
 def test_other_kinds_of_repositories_are_read(hub, tmp_path, place):
     assert keys(f"{place}/data", local=str(tmp_path / "cache")) == TRAIN
