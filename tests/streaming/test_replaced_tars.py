@@ -89,3 +89,14 @@ def test_no_sample_comes_under_the_key_of_another(remote, tmp_path, read):
 
 def sounding(key):
     return sf.read(io.BytesIO(wav(int(key[1:]))), dtype="float32")[0]
+
+
+def test_a_link_to_a_tar_and_other_rights_change_no_sample(tmp_path):
+    write_tars(tmp_path / "data", 0)
+    samples = iter(StreamingDataset(remote=str(tmp_path / "data"), batch_size=1, local=str(tmp_path / "cache")))
+    found = [next(samples)]
+    for tar in (tmp_path / "data").glob("*.tar"):
+        tar.chmod(0o600)
+        (tmp_path / tar.name).hardlink_to(tar)
+    found.extend(samples)
+    assert len(found) == 4

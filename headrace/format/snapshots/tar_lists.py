@@ -130,8 +130,13 @@ def check_version(storage: Storage, path: str, index: ShardIndex) -> None:
     noted = index.notes.get(VERSION_NOTE)
     if noted is None or index.has_checksums or noted == tar_version(storage, path):
         return
-    if storage.local_path(path) is None or noted != storage.version(path):
+    if storage.local_path(path) is None or _without_ctime(noted) != _without_ctime(storage.version(path)):
         raise IntegrityError(f"{storage.uri}/{path}: was written again since it was indexed: open the data set again")
+
+
+def _without_ctime(version: str) -> str:
+    """The size and the time of change of a local tar, without the time that a link to it or other rights change."""
+    return version.rpartition("-")[0]
 
 
 def folder_of(storage: Storage, transfer: Transfer | None = None) -> Storage:
