@@ -126,8 +126,8 @@ class _Value:
 
     @property
     def expression(self) -> pl.Expr:
-        """Its values, in a frame that has the series under its name."""
-        return pl.col(self.name) if self.is_series else pl.lit(self.content, self.dtype)
+        """Its values, in a frame that has them under its name."""
+        return pl.col(self.name)
 
     @property
     def literal(self) -> object:
@@ -155,7 +155,7 @@ class _Evaluation:
     def _computed(self, call: Call) -> pl.Series:
         first, *others = call.operands
         match call.function:
-            case "and" | "or" as word:
+            case "and" | "or" | "greatest" as word:
                 return reduce(partial(self._called, word), others, self.values(first))
             case "case":
                 branches = zip(call.operands[-3::-2], call.operands[-2::-2], strict=True)
@@ -201,8 +201,9 @@ class _Evaluation:
 
     def _selected(self, expression: pl.Expr, operands: Sequence[_Value]) -> pl.Series:
         """The values of an expression over operands, as one of the types that conditions know."""
-        given = {o.name: o.content for o in operands if isinstance(o.content, pl.Series)}
-        frame = pl.DataFrame({"": np.zeros(self.num_rows, np.int8)} | given)  # a literal alone has one row
+        # A literal is repeated: beside a single value, polars divides less exactly, and functions of texts see one row.
+        given = {o.name: o.series if o.is_series else o.series.new_from_index(0, self.num_rows) for o in operands}
+        frame = pl.DataFrame({"": np.zeros(self.num_rows, np.int8)} | given)
         found = frame.with_columns(expression.alias("")).get_column("")
         return found.cast(pl.Int64) if found.dtype.is_integer() else found
 

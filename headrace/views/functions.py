@@ -7,9 +7,11 @@ Null in any operand gives null, except for `FUNCTIONS` that say otherwise. Whole
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from operator import add, and_, eq, ge, gt, invert, le, lt, mul, ne, or_, sub, truediv
 from typing import Any, Protocol
 
+import numpy as np
 import polars as pl
 
 from headrace.errors import ConfigError
@@ -146,8 +148,23 @@ def function(name: str) -> Function:
 
 
 def _remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    """The remainder with the sign of `left`, as in SQL."""
-    return left.abs() % right.abs() * left.sign()
+    """The remainder with the sign of `left`, as in SQL; that of floats is exact, which polars' own is not."""
+    return pl.map_batches([left, right], _remainders)
+
+
+def _remainders(given: Sequence[pl.Series]) -> pl.Series:
+    left, right = given
+    return _by_numpy(np.fmod, given) if left.dtype == pl.Float64 else left.abs() % right.abs() * left.sign()
+
+
+def _logarithm(logarithm: np.ufunc) -> Callable[[pl.Expr], pl.Expr]:
+    """A logarithm by numpy: polars divides two logarithms, so that log10(1000) would not be 3."""
+    return lambda value: pl.map_batches([value], partial(_by_numpy, logarithm))
+
+
+def _by_numpy(values: np.ufunc, given: Sequence[pl.Series]) -> pl.Series:
+    with np.errstate(all="ignore"):
+        return pl.Series(values(*(one.to_numpy() for one in given)))
 
 
 def _like(start: str) -> Callable[[pl.Expr, pl.Expr], pl.Expr]:
@@ -192,6 +209,11 @@ def _chosen(condition: pl.Expr, value: pl.Expr, otherwise: pl.Expr) -> pl.Expr:
     return pl.when(condition).then(value).otherwise(otherwise)
 
 
+def _greatest(one: pl.Expr, other: pl.Expr) -> pl.Expr:
+    """The larger of two values: NaN, which polars' own leaves out; null only if both are null."""
+    return pl.when((one < other).fill_null(one.is_null())).then(other).otherwise(one)
+
+
 def _between(value: pl.Expr, low: pl.Expr, high: pl.Expr) -> pl.Expr:
     return (low <= value).cast(pl.Boolean) & (value <= high).cast(pl.Boolean)
 
@@ -228,15 +250,15 @@ FUNCTIONS = {
     "ends_with": Function("tt", lambda text, end: text.str.ends_with(end)),
     "exp": Function("n", lambda value: value.exp(), pl.Float64),
     "floor": Function("n", lambda value: value.floor()),
-    "greatest": Function("a*", pl.max_horizontal, sees_null=True),
+    "greatest": Function("a*", _greatest, sees_null=True),
     "if": Function("baa", _chosen, sees_null=True),
     "ifnull": Function("aa", pl.coalesce, sees_null=True),
     "least": Function("a*", pl.min_horizontal, sees_null=True),
     "left": Function("tw", lambda text, number: text.str.head(number)),
     "length": Function("t", lambda text: text.str.len_chars()),
     "ln": Function("n", lambda value: value.log(), pl.Float64),
-    "log10": Function("n", lambda value: value.log10(), pl.Float64),
-    "log2": Function("n", lambda value: value.log(2), pl.Float64),
+    "log10": Function("n", _logarithm(np.log10), pl.Float64),
+    "log2": Function("n", _logarithm(np.log2), pl.Float64),
     "lower": Function("t", lambda text: text.str.to_lowercase()),
     "ltrim": Function("tT", lambda text, characters=None: text.str.strip_chars_start(characters)),
     "mod": Function("nn", _remainder, pl.Int128),

@@ -1,9 +1,11 @@
 """Functions and operators of conditions: what they take, null, and values as in SQL."""
 
+from itertools import product
+
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.views.functions import FUNCTIONS
+from headrace.views.functions import FUNCTIONS, OPERATORS
 from tests.support.conditions import NO_VALUES, kept
 
 CALLS = {
@@ -183,6 +185,69 @@ def test_texts_and_numbers_have_the_values_of_sql(condition, rows):
 def test_operands_that_do_not_fit_are_an_error(condition, message):
     with pytest.raises(ConfigError, match=f"where .*{message}"):
         kept(condition, x=("float", [1.0]), t=("string", ["a"]), b=("bool", [True]), n=("int", [1]))
+
+
+VARIED = {
+    "t": ("string", ["abb", "b", "", "a%", None, "éb"]),
+    "n": ("int", [49, -7, 3, 0, None, 2**31]),
+    "x": ("float", [49.0, -0.5, 1e17, 0.3, None, 3.0]),
+    "b": ("bool", [True, False, None, True, False, True]),
+}
+"""Columns for each kind of operand, in which the rows differ."""
+CONSTANTS = {
+    "t": ("string", "b", "'b'"),
+    "n": ("int", 49, "49"),
+    "x": ("float", 0.1, "0.1"),
+    "b": ("bool", True, "true"),
+}
+OPERANDS = {"a": "nx", "b": "b", "d": "", "n": "xn", "t": "t", "w": "n", "x": "tx"}
+"""The columns of `VARIED` that an operand may be, by its letter."""
+SPELLED = {"not": "(not {})", "is null": "({} is null)", "between": "({} between {} and {})"}
+
+
+def spelled(name, operands):
+    default = f"({{}} {name} {{}})" if name in OPERATORS else f"{name}({', '.join(['{}'] * len(operands))})"
+    return SPELLED.get(name, default).format(*operands)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS | OPERATORS))
+def test_a_literal_is_worth_what_a_column_of_its_value_is(name):
+    takes = (FUNCTIONS | OPERATORS)[name].takes.rstrip("*").replace("D", "").lower()
+    letters = takes + takes[-1] if name in {"coalesce", "concat", "greatest", "least"} else takes
+    if name == "regexp_like":
+        letters = "tt"
+    columns = VARIED | {f"k{kind}": (of, [value] * 6) for kind, (of, value, _) in CONSTANTS.items()}
+    pairs = []
+    for kinds in product(*(OPERANDS[letter] for letter in letters)):
+        for is_constant in product([False, True], repeat=len(kinds)):
+            forms = (
+                [form if constant else kind for kind, constant, form in zip(kinds, is_constant, written, strict=True)]
+                for written in ([CONSTANTS[kind][2] for kind in kinds], [f"k{kind}" for kind in kinds])
+            )
+            pairs.append([spelled(name, form) for form in forms])
+    checks = [f"coalesce({one} = {other}, {one} is null and {other} is null)" for one, other in pairs]
+    assert kept(" and ".join(checks), **columns) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("n / 49 = 1 and floor(x / 49) = 1", [0]),
+        ("x / 10 = 0.3", [1]),
+        ("strpos('abc', t) = 2", [1]),
+        ("replace('abc', 'b', t) = 'axc'", [2]),
+        ("mod(x, 7.0) = 0 and x % 0.5 = 0", [0]),
+        ("mod(1e17, x) = 1", [1]),
+        ("5.0 % (1 / 0) = 5 and mod(-5, 1e400) = -5", [0, 1, 2]),
+        ("log10(1000) = 3 and log10(x * 0 + 1e15) = 15 and log2(x * 0 + 536870912) = 29", [0, 1]),
+        ("greatest(sqrt(-1), 1) > 5 and greatest(1, x, sqrt(-1)) > 100", [0, 1, 2]),
+        ("greatest(x, 3.5) = 3.5", [1, 2]),
+        ("least(sqrt(-1), x, 50) = x", [0, 1]),
+    ],
+)
+def test_values_are_those_of_ieee_754_and_of_each_row(condition, rows):
+    columns = {"n": ("int", [49, 3, 2]), "x": ("float", [49.0, 3.0, None]), "t": ("string", ["a", "b", "x"])}
+    assert kept(condition, **columns) == rows
 
 
 @pytest.mark.parametrize("name", ["read_csv", "read_parquet", "avg", "sum", "count", "row_number", "max", "select"])
