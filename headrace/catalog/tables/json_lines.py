@@ -92,33 +92,45 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     try:
         several = seen.of_several_kinds
         is_plain = not several and not seen.has_empty_objects()
-        schema, pieces = _parsed(file) if is_plain else _parsed_by_python(file, several)
+        schema, pieces = _parsed(file, seen) if is_plain else _parsed_by_python(file, seen)
+        # polars orders more than 32 names by a random hash: in each process differently.
+        ordered = pl.Schema({column: in_order(schema[column]) for column in seen.columns})
+        kept = PartTables()
+        with file.open("rb") as lines:
+            numbers = (number for number, line in enumerate(lines, 1) if line.strip())
+            for piece in pieces:
+                of_piece = pl.Series(LINE, list(islice(numbers, piece.height)), dtype=pl.Int64)
+                kept.append(piece.select(ordered.keys()).cast(ordered).with_columns(of_piece))
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
-    # polars orders more than 32 names by a random hash: in each process differently.
-    ordered = pl.Schema({column: in_order(schema[column]) for column in seen.columns})
-    kept = PartTables()
-    with file.open("rb") as lines:
-        numbers = (number for number, line in enumerate(lines, 1) if line.strip())
-        for piece in pieces:
-            of_piece = pl.Series(LINE, list(islice(numbers, piece.height)), dtype=pl.Int64)
-            kept.append(piece.select(ordered.keys()).cast(ordered).with_columns(of_piece))
     return JsonLinesTable(ordered, kept, unit)
 
 
-def _parsed(file: Path) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """Types of the columns, and the table in pieces."""
     with contextlib.suppress(pl.exceptions.PolarsError):
-        schema, pieces = _inferred(file), PartTables()
+        schema, pieces = _inferred(file, seen), PartTables()
         for lines in _in_pieces(file):
             pieces.append(pl.read_ndjson(io.BytesIO(b"".join(lines)), schema=schema))
         return schema, pieces
-    return _parsed_by_python(file)
+    return _parsed_by_python(file, seen)
 
 
-def _inferred(file: Path | str) -> pl.Schema:
+def _inferred(file: Path | str, seen: "_Seen") -> pl.Schema:
     """The types that all rows have together. The file is mapped, and no table is made."""
-    return pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+    schema = pl.scan_ndjson(file, infer_schema_length=None).collect_schema()
+    return pl.Schema({name: _with_numbers(dtype, (name,), seen) for name, dtype in schema.items()})
+
+
+def _with_numbers(dtype: pl.DataType, path: tuple[str, ...], seen: "_Seen") -> pl.DataType:
+    """A type in which numbers are none of the texts that polars makes of 64 bits and more in one list."""
+    if isinstance(dtype, pl.List):
+        return pl.List(_with_numbers(dtype.inner, (*path, "[]"), seen))  # type: ignore[arg-type]  # as in `in_order`
+    if isinstance(dtype, pl.Struct):
+        fields = {one.name: _with_numbers(one.dtype, (*path, one.name), seen) for one in dtype.fields}  # type: ignore[arg-type]
+        return pl.Struct(fields)
+    are_numbers = len(path) > 1 and seen.kinds.get(path, ("",))[0] == _KINDS[int]
+    return pl.Int128() if dtype == pl.String and are_numbers else dtype
 
 
 def _in_pieces(file: Path) -> Iterator[list[bytes]]:
@@ -137,20 +149,20 @@ def _in_pieces(file: Path) -> Iterator[list[bytes]]:
         yield piece
 
 
-def _parsed_by_python(file: Path, texts: Collection[str] = ()) -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+def _parsed_by_python(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
-    the JSON of a sample. Values of the columns `texts` become text.
+    the JSON of a sample. Values of columns of several kinds become text.
     """
-    special: set[str] = set()
+    special, texts = set[str](), seen.of_several_kinds
     with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
         for lines in _in_pieces(file):
             text, cells = _without_special(lines, texts)
             special.update(cells)
             plain.write(text)
         plain.flush()
-        schema = _inferred(plain.name)
+        schema = _inferred(plain.name, seen)
     floats = {name for name in special if schema[name].is_numeric() or schema[name] == pl.Null}
 
     def pieces() -> Iterator[pl.DataFrame]:

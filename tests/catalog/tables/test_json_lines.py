@@ -6,7 +6,8 @@ from unittest import mock
 import pytest
 
 from headrace.catalog.tables import json_lines
-from headrace.catalog.tables.metadata_files import open_metadata
+from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
+from headrace.config.tables import TableConfig
 from headrace.errors import ConfigError, StorageError
 from tests.support.given_tables import table
 
@@ -78,3 +79,39 @@ def test_nulls_integers_and_floats_are_of_one_type(tmp_path):
     assert found["path"].to_list() == ["a", "b", "3"]
     assert found["n"].to_list() == [1.0, None, 0.5]
     assert found["l"].to_list() == [[1.0, None], None, [0.5]]
+
+
+LONG = 2**64 - 1
+"""A whole number of more than 64 bits with a sign, such as a MinHash."""
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv", "nan"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[LONG, 1], [-1]],
+        [[1], [LONG, -LONG]],
+        [[[LONG], [1]], None],
+        [[{"h": LONG}, {"h": 1}], [{"h": None}]],
+        [{"h": [LONG, 1]}, {"h": [2]}],
+        [{"h": LONG}, {"h": 1}],
+    ],
+)
+def test_long_whole_numbers_beside_others_stay_numbers(tmp_path, form, values):
+    rows = [{"path": f"{number}.wav", "v": value, "x": 0.5} for number, value in enumerate(values)]
+    if form == "json":
+        file, content = "m.json", json.dumps(rows)
+    elif form == "csv":
+        cells = [f"{row['path']}\t{json.dumps(row['v']) if row['v'] else ''}\n" for row in rows]
+        file, content = "m.tsv", "path\tv\n" + "".join(cells)
+    else:
+        rows[0]["x"] = float("nan") if form == "nan" else 0.5  # polars cannot read such a line by itself
+        file, content = "m.jsonl", "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / file).write_text(content)
+    types = {"quotes": "none", "types": {"v": "json"}} if form == "csv" else {}
+    assert read_metadata(tmp_path / file, form=TableConfig(**types))["v"].to_list() == values
+
+
+def test_long_whole_numbers_beside_fractions_are_an_error_by_name(tmp_path):
+    with pytest.raises(ConfigError, match=r"m\.jsonl: .*0\.5"):
+        table(tmp_path, "m.jsonl", f'{{"path": "a", "v": [{LONG}, 0.5]}}\n')
