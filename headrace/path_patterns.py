@@ -30,9 +30,10 @@ def path_pattern(pattern: str) -> re.Pattern[str]:
 def ignoring(patterns: tuple[str, ...]) -> Callable[[str], object]:
     """A function that returns whether a relative path matches a pattern of `source.ignore`.
 
-    A pattern without `/` is about the file's name, another about the whole path.
+    A pattern without `/` is about the file's name, in which `**` is `*`; another is about the whole path.
     """
-    expressions = [path_pattern(pattern if "/" in pattern else f"**/{pattern}").pattern for pattern in patterns]
+    paths = [pattern if "/" in pattern else f"**/{re.sub(r'[*]+', '*', pattern)}" for pattern in patterns]
+    expressions = [path_pattern(pattern).pattern for pattern in paths]
     return re.compile("|".join(f"(?:{expression})" for expression in expressions) or r"(?!)", re.DOTALL).fullmatch
 
 

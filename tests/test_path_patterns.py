@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.path_patterns import has_pattern, path_pattern
+from headrace.path_patterns import has_pattern, ignoring, path_pattern
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,20 @@ def test_what_a_pattern_matches(pattern, matching, other):
 @pytest.mark.parametrize(("path", "expected"), [("a/b.csv", False), ("a/*.csv", True), ("a?", True), ("[1]", True)])
 def test_which_paths_have_patterns(path, expected):
     assert has_pattern(path) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        ("*.txt", ["a.txt", "b/c/a.txt"], ["a.txt/b"]),
+        ("tmp**", ["tmp1", "a/tmp.wav", "tmp"], ["tmp/a.wav", "tmp1/b/c.wav", "a/tmp/b.wav"]),
+        ("**.bak", [".bak", "x/a.bak"], ["a.bak/x"]),
+        ("a**b", ["ab", "c/axb"], ["a/b", "a/x/b"]),
+        ("**", ["a", "b/c"], []),
+        ("raw/*", ["raw/a"], ["raw/b/c", "x/raw/a"]),
+        ("raw/**", ["raw/a", "raw/b/c"], ["x/raw/a"]),
+        ("raw**/a", ["raw/a", "raw1/b/a"], ["x/raw/a"]),
+    ],
+)
+def test_a_pattern_without_a_slash_is_about_names_and_another_about_paths(pattern, matching, other):
+    assert [path for path in [*matching, *other] if ignoring((pattern,))(path)] == matching

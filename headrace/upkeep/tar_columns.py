@@ -4,6 +4,7 @@ Types are those of the values in this tar; `common_kinds` and `as_kinds` bring t
 """
 
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from headrace.format.typed_json import json_object
 
 _TEXTS = {"txt": "text", "transcript": "transcript", "text": "text"}
 _CLASSES = ("cls", "cls2", "class", "count", "index", "inx", "id")  # members that WebDataset decodes as numbers
+_WHOLE = re.compile(r"\s*[+-]?\d{1,4300}\s*")  # Python reads no longer one
 _INT64 = range(-(1 << 63), 1 << 63)
 Kinds = Mapping[tuple[bool, str], ColumnKind]
 """Whether a column is a fact, and its name → its type."""
@@ -71,7 +73,7 @@ def _values(blob: bytes, name: str, member: str) -> dict[str, Any]:
         ) from error
     if name in _TEXTS:
         return {_TEXTS[name]: text}
-    return {name: int(text) if text.strip().lstrip("+-").isdecimal() else text}
+    return {name: int(text) if _WHOLE.fullmatch(text) else text}
 
 
 def _facts(index: ShardIndex, split: str) -> tuple[Column, ...]:

@@ -298,3 +298,14 @@ def test_the_column_text_is_what_a_sample_has_under_that_name(tmp_path, files, t
     (sample,) = StreamingDataset(remote=str(tmp_path), batch_size=1, where=f"text = '{text}'")
     if "s001.json" in files and "s001.text" not in files:
         assert sample["metadata"]["text"] == text
+
+
+CLASSES = {"007": "7", " 5 ": "5", "-3\n": "-3", "+4": "4", "--5": "--5", "+-5": "+-5", "": "", "9" * 5000: "9" * 5000}
+"""A class member → the text of its column's value."""
+
+
+@pytest.mark.parametrize(("member", "value"), CLASSES.items(), ids=range(len(CLASSES)))
+def test_a_class_that_is_no_whole_number_is_a_text(tmp_path, member, value):
+    (tmp_path / "a-0.tar").write_bytes(tar_of({"s001.flac": flac(1, 400), "s001.cls": member.encode()}))
+    index(tmp_path)
+    assert keys(str(tmp_path), where=f"cast(cls as text) = '{value}'") == ["s001"]
