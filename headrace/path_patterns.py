@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-_PART = re.compile(r"\*\*/|\*\*|\*|\?|\[(!?)(\]?[^\]]*)\]|[^*?\[]+|\[")
+_PART = re.compile(r"(?<![^/])\*\*/|\*\*|\*|\?|\[(!?)(\]?[^\]]*)\]|[^*?\[]+|\[")
 _MEANINGS = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 

@@ -43,7 +43,7 @@ def test_which_paths_have_patterns(path, expected):
         ("**", ["a", "b/c"], []),
         ("raw/*", ["raw/a"], ["raw/b/c", "x/raw/a"]),
         ("raw/**", ["raw/a", "raw/b/c"], ["x/raw/a"]),
-        ("raw**/a", ["raw/a", "raw1/b/a"], ["x/raw/a"]),
+        ("raw**/a", ["raw/a", "raw1/a", "raw1/b/a"], ["x/raw/a", "rawa"]),
     ],
 )
 def test_a_pattern_without_a_slash_is_about_names_and_another_about_paths(pattern, matching, other):
