@@ -220,7 +220,8 @@ class _Seen:
     Attributes:
         columns: names of the columns, in the order in which they first appear.
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
-        of_several_kinds: columns whose values have several kinds, which they may.
+        of_several_kinds: columns whose values have several kinds, which they may, or of text, whose numbers become text
+            one by one.
     """
 
     columns: dict[str, None] = field(default_factory=dict)
@@ -277,7 +278,7 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
         ConfigError: see `read_json_lines`; the message names the lines.
     """
     texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
-    seen = _Seen()
+    seen, of_texts = _Seen(), {column: set[type]() for column in texts}
 
     def place(number: int) -> str:
         return f"{name}, {named(number)}"
@@ -297,6 +298,10 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                         f"{name}: column {_shown(path)} is {before} in {named(first)} and {kind} in {named(number)}; "
                         f"write all of its values as one kind, or null{_way_out(path, {before, kind})}"
                     )
+            for column in of_texts.keys() & row.keys():
+                of_texts[column].add(type(row[column]))
+    # polars would write 1 beside 2.5 as 1.0, and rejects true beside 1.
+    seen.of_several_kinds.update(name for name, kinds in of_texts.items() if float in kinds or {bool, int} <= kinds)
     return seen
 
 

@@ -115,3 +115,21 @@ def test_long_whole_numbers_beside_others_stay_numbers(tmp_path, form, values):
 def test_long_whole_numbers_beside_fractions_are_an_error_by_name(tmp_path):
     with pytest.raises(ConfigError, match=r"m\.jsonl: .*0\.5"):
         table(tmp_path, "m.jsonl", f'{{"path": "a", "v": [{LONG}, 0.5]}}\n')
+
+
+TEXTS = {
+    "1": "1", "2.5": "2.5", "2.0": "2.0", "9007199254740993": "9007199254740993", "1e-7": "1e-07", "true": "true",
+    '"007"': "007", "null": None,
+}  # fmt: skip
+"""A value of JSON Lines → the value of a column of text."""
+
+
+@pytest.mark.parametrize("column", ["path", "key", "declared"])
+@pytest.mark.parametrize(("value", "text"), TEXTS.items())
+def test_a_number_in_a_column_of_text_is_the_same_text_beside_any_other(tmp_path, column, value, text):
+    form = TableConfig(types={"declared": "text"})
+    others = ", ".join(f'"{name}": "x"' for name in {"path", "key", "declared"} - {column})
+    for other, its_text in TEXTS.items():
+        lines = [f'{{{others}, "{column}": {one}}}\n' for one in (value, other)]
+        (tmp_path / "m.jsonl").write_text("".join(lines))
+        assert read_metadata(tmp_path / "m.jsonl", form=form)[column].to_list() == [text, its_text], other
