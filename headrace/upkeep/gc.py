@@ -101,7 +101,8 @@ def find_garbage(
 
     These stay: the newest `keep` snapshots of each folder, snapshots younger than a day, audio snapshots that kept
     latents, columns and views were made from, all shards that these snapshots or the newest manifest of any partition
-    name, and every file younger than a day.
+    name, and every file younger than a day. A partition that was built before the newest snapshot, which lacks it, is
+    no longer in the YAML: its newest manifest keeps nothing.
 
     Args:
         output: the output of a data set.
@@ -306,16 +307,30 @@ def _kept_of(storage: Storage, snapshots: Sequence[NumberedSnapshot], numbers: C
         manifests |= {manifest_path(name, frozen) for name, frozen in found.snapshot.manifests.items()}
         covered |= {(name, frozen.number) for name, frozen in found.snapshot.partitions.items() if not frozen.num_bare}
     newest = newest_entries(storage)
+    committed = {found.number: found for found in snapshots if found.number in numbers}
+    dropped = set(_dropped(storage, newest, committed[max(committed)])) if committed else set()
     for partition, (number, entry) in newest.items():
+        if partition in dropped:
+            continue
         manifests.add(entry.path)
         if (partition, number) not in covered and (listed := read_listed(storage, partition, number, entry)):
             manifests.add(manifest_path(partition, listed.number))
             shards |= {shard.name for shard in listed.manifest.shards}
     manifests |= {
-        path for partition, number, path in numbered_keys(storage) if number >= newest.get(partition, (0,))[0]
+        path
+        for partition, number, path in numbered_keys(storage)
+        if number >= newest.get(partition, (0,))[0] + (partition in dropped)
     }
-    committed = frozenset(found.number for found in snapshots if found.number in numbers)
-    return RetainedFiles(committed, frozenset(pending), frozenset(manifests), shards)
+    return RetainedFiles(frozenset(committed), frozenset(pending), frozenset(manifests), shards)
+
+
+def _dropped(storage: Storage, newest: Mapping[str, tuple[int, StoredObject]], last: NumberedSnapshot) -> Iterator[str]:
+    """Partitions that the last snapshot lacks although they were built before it: the YAML no longer has them."""
+    with contextlib.suppress(NotFoundError):  # removed by another gc since it was listed
+        committed = storage.stat(snapshot_path(last.number)).modified_seconds
+        for partition, (_, entry) in newest.items():
+            if partition not in last.snapshot.partitions and entry.modified_seconds < committed:
+                yield partition
 
 
 def _unneeded(entries: Iterable[StoredObject], kept: RetainedFiles) -> Iterator[StoredObject]:

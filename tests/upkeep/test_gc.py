@@ -11,6 +11,7 @@ import time
 import pytest
 
 from headrace.assemble import update
+from headrace.config.partitioning import Partitioning
 from headrace.errors import AlreadyExistsError, BuildError, FormatError
 from headrace.format.shards.condemned import condemnations, condemned_paths
 from headrace.format.snapshots.commits import commit_snapshot
@@ -212,3 +213,41 @@ def test_the_next_commit_removes_the_proposal_of_a_killed_writer(reverting):
     audio.write("snapshots/00000003-0123456789ab.proposed", audio.read("snapshots/00000002.json"))
     assert reverting.build().snapshot.number == 3
     assert [entry.path for entry in audio.list("snapshots/") if "proposed" in entry.path] == []
+
+
+def age(project, days=3):
+    for path in (project.folder / "output").rglob("*"):
+        if path.is_file():
+            os.utime(path, (path.stat().st_mtime - days * DAY_SECONDS,) * 2)
+
+
+@pytest.fixture
+def dropped(tmp_path):
+    """A project whose partitions `train-0001` and `test-0000` are no longer in the YAML, for three days."""
+    project = twenty_clips(tmp_path)
+    project.build()
+    age(project)
+    project.layout = Partitioning({"train": 1.0}, {"train": 1}, 4)
+    project.build()
+    age(project)
+    return project
+
+
+def test_nothing_of_partitions_that_were_taken_out_stays(dropped, capsys, monkeypatch):
+    run = runner(capsys, monkeypatch)
+    assert run("gc", dropped.folder / "output", "--keep", 1)[0] == 0
+    named = read_table(dropped.shards, read_snapshot(dropped.shards).snapshot).names()
+    assert sorted(path for path in dropped.files() if path.endswith(".tar")) == sorted(named)
+    assert {path.split("/")[1] for path in dropped.files() if path.startswith("manifests/")} == {"train-0000"}
+    assert run("verify", dropped.folder / "output")[0] == 0
+    dropped.layout = Partitioning({"train": 0.8, "test": 0.2}, {"train": 2}, 4)
+    assert len(check(dropped, dropped.build()).written) > 0
+    assert run("verify", dropped.folder / "output")[0] == 0
+
+
+def test_partitions_that_the_next_snapshot_will_name_stay(dropped):
+    dropped.layout = Partitioning({"train": 1.0}, {"train": 3}, 4)
+    made = dropped.build(commit=False)
+    age(dropped)
+    collect(dropped.output, garbage(dropped))
+    assert missing(dropped, made) == []
