@@ -196,6 +196,7 @@ def run_gc(options: argparse.Namespace) -> int:
     if options.dry_run:
         paths = [f"{storage.uri}/{entry.path}" for part in left for entry in part.files]
         paths += [f"{garbage.storage.uri}/{path}" for garbage in found for path in garbage.paths]
+        paths += [f"{storage.uri}/{entry.path}" for entry in leftovers]
         for path in paths if not options.json else ():
             console.print(path, markup=False)
     else:

@@ -15,6 +15,9 @@ from headrace.format.indexes.index_files import read_index
 from headrace.stores.storage import Storage
 from headrace.streaming.output_fields import OutputField
 
+COPY = "-copy"
+"""Between the key of a sample and the number of its repetition."""
+
 
 class Takes(StrEnum):
     """Unit in which an exporter is given the data."""
@@ -142,7 +145,7 @@ class ExportSample:
     @property
     def name(self) -> str:
         """A name that no other sample of the export has: the key, or for repetitions `<key>-copy1` and so on."""
-        return f"{self.key}-copy{self.copy}" if self.copy else self.key
+        return f"{self.key}{COPY}{self.copy}" if self.copy else self.key
 
     @property
     def seconds(self) -> float:

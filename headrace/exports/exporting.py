@@ -1,5 +1,6 @@
 """Gives the shards or samples of a snapshot to an exporter, in order, and publishes what it wrote."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -7,7 +8,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from headrace.errors import ConfigError, NotFoundError
-from headrace.exports.exporter import ExportFields, ExportShard, SampleExporter, ShardExporter, Takes
+from headrace.exports.exporter import COPY, ExportFields, ExportShard, SampleExporter, ShardExporter, Takes
 from headrace.exports.folder import ExportFolder
 from headrace.exports.kinds import open_exporter
 from headrace.exports.selected import SelectedSamples, Selection
@@ -32,7 +33,7 @@ class Export:
         num_shards: files with samples.
         num_samples: samples, those that a view repeats counted as often.
         num_linked: files that are hard links; the others are copies.
-        num_removed: tars of an earlier export that were removed.
+        num_removed: such files of an earlier export that were removed.
     """
 
     to: str
@@ -65,8 +66,9 @@ def export_snapshot(
 
     Raises:
         NotFoundError: the folder has no such snapshot, or something that was named does not exist.
-        ConfigError: there is no such form or split, no sample is selected, the form cannot hold what was selected, the
-            shards are columns, or the target holds files that no export wrote.
+        ConfigError: there is no such form or split, no sample is selected, a repetition would be called like another
+            sample, the form cannot hold what was selected, the shards are columns, or the target holds files that no
+            export wrote.
         FormatError: the target's mark cannot be read.
     """
     opened = _Opened.of(source, selection or Selection())
@@ -75,6 +77,7 @@ def export_snapshot(
     fields = opened.fields()
     if not sum(fields.splits.values()):
         raise opened.nothing_selected()
+    opened.check_names()
     folder = ExportFolder(target)
     exporter = open_exporter(to, folder)
     takes = exporter.begin(fields)
@@ -145,6 +148,24 @@ class _Opened:
             f"{self.source.uri}, snapshot {self.snapshot.number}: {named or 'the snapshot'} has 0 samples, so there is "
             f"nothing to export; {way_out}"
         )
+
+    def check_names(self) -> None:
+        """Raise `ConfigError` if a repetition would be called like another sample."""
+        if not any((np.diff(shard.rows) == 0).any() for shard in self.shards if shard.rows is not None):
+            return
+        alike = {key for keys in self._keys() for key in keys if COPY in key}
+        for keys in self._keys() if alike else ():
+            for key, count in Counter(keys).items():
+                if taken := alike.intersection(f"{key}{COPY}{copy}" for copy in range(1, count)):
+                    raise ConfigError(
+                        f"{self.source.uri}: view {self.selection.view!r} repeats sample {key!r}, and {min(taken)!r}, "
+                        "as the repetition would be called, is another sample's key; give it another key, or leave "
+                        "either sample out of the view"
+                    )
+
+    def _keys(self) -> Iterator[list[str]]:
+        """The keys that a view takes from each shard; one that it repeats comes as often."""
+        return (shard.index().keys_of(shard.rows) for shard in self.shards if shard.rows is not None)
 
     def fields(self) -> ExportFields:
         splits: dict[str, int] = {}

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
 from headrace.errors import ConfigError
-from headrace.exports.mark import Owned, foreign_files, owned_files, write_mark
+from headrace.exports.mark import Owned, foreign_files, holds_samples, owned_files, write_mark
 from headrace.format.indexes.index_files import is_index_file, other_name
-from headrace.format.tars.tar_names import TAR_SUFFIX, is_plain_tar
+from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.stores.client_errors import translated_errors
 from headrace.stores.storage import Content, Storage
 
@@ -103,7 +103,7 @@ class ExportFolder:
         return self._stage.open(path)
 
     def publish(self) -> int:
-        """Make all files visible, and remove those of earlier exports. Returns how many tars were removed.
+        """Make all files visible, and remove those of earlier exports. Returns how many of these had samples.
 
         Raises:
             ConfigError: a file that no export wrote has the name of a new one. Nothing is changed then.
@@ -139,12 +139,12 @@ class ExportFolder:
         return path
 
     def _check_leftovers(self) -> None:
-        """Raise for tars that are neither of this export nor of an earlier one that was completed."""
+        """Raise for files with samples, neither of this export nor of an earlier one that was completed."""
         if self._owned.is_complete:
             return
         known = self._sizes.keys() | self._owned.files.keys()
         if left := [
-            entry.path for entry in self._target.list() if is_plain_tar(entry.path) and entry.path not in known
+            entry.path for entry in self._target.list() if holds_samples(entry.path) and entry.path not in known
         ]:
             raise ConfigError(
                 f"{self.uri}: {left[0]} was left by an export that was interrupted, or is somebody's file "
@@ -168,12 +168,12 @@ class ExportFolder:
             source.replace(target)
 
     def _remove(self, name: str) -> bool:
-        """Remove a file of an earlier export. Returns whether it was a tar; a changed file stays."""
+        """Remove a file of an earlier export. Returns whether it had samples; a changed file stays."""
         if not self._target.exists(name) or not self._owned.has(name, self._target.size(name)):
             return False
         self._target.delete(name)
         self._drop_empty_folders(name)
-        return is_plain_tar(name)
+        return holds_samples(name)
 
     def _drop_empty_folders(self, name: str) -> None:
         """Remove the local folders above a removed file that hold nothing else."""

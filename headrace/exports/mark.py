@@ -3,6 +3,7 @@
 Only these files may be replaced or removed by the next export to that folder.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,7 @@ from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 
 MARK = ".headrace-export.json"
+_PARQUET = re.compile(r"data/[^/]+-\d{5}-of-\d{5}\.parquet")
 
 
 class _Mark(BaseModel):
@@ -45,11 +47,16 @@ class Owned:
         return num_bytes in self.files.get(path, ())
 
 
+def holds_samples(path: str) -> bool:
+    """Whether readers of an export take a file for one of it by its name: a tar, or a part of a split in Parquet."""
+    return is_plain_tar(path) or _PARQUET.fullmatch(path) is not None
+
+
 def owned_files(target: Storage) -> Owned:
     """The files of earlier exports in a folder.
 
     Raises:
-        ConfigError: the folder holds files and no mark; or a mark, and tars that the mark does not list.
+        ConfigError: the folder holds files and no mark; or a mark, and files with samples that the mark does not list.
         FormatError: the mark cannot be read.
     """
     there = {entry.path: entry.num_bytes for entry in target.list()}
@@ -64,7 +71,8 @@ def owned_files(target: Storage) -> Owned:
                 "the data set keeps its shards"
             )
         return Owned({})
-    if found.is_complete and (foreign := [path for path in tars if not found.has(path, there[path])]):
+    foreign = [path for path in sorted(there) if holds_samples(path) and not found.has(path, there[path])]
+    if found.is_complete and foreign:
         raise foreign_files(target, foreign)
     return found
 

@@ -52,6 +52,7 @@ def test_gc_removes_files_that_no_kept_snapshot_names_and_kept_snapshots_stay_co
     code, out, _ = run("gc", output, "--keep", 2, "--dry-run")
     assert code == 0
     assert "would be removed" in out
+    assert f"{audio.uri}/.x.tar.0123.headrace-tmp" in out
     assert {entry.path for entry in audio.list()} == before
     run("gc", output, "--keep", 2)
     assert snapshot_numbers(audio) == [4, 5]

@@ -57,6 +57,19 @@ def test_what_an_interrupted_export_left_in_a_bucket_is_named():
     assert files(bucket) == {"a.tar"}
 
 
+@pytest.mark.parametrize("left", ["left.tar", "train/left.tar", "data/train-00001-of-00002.parquet"])
+def test_no_file_that_a_reader_takes_for_one_of_the_export_stays_beside_it(place, left):
+    write(place, "a.tar", left)
+    assert write(place, "a.tar") == 1
+    place.write(left, b"mine")
+    with pytest.raises(ConfigError, match=f"{left} was not written by an export"):
+        write(place, "a.tar")
+    bucket = open_storage("memory://")
+    ExportFolder(bucket).__enter__().write(left, b"x")
+    with pytest.raises(ConfigError, match=f"{left} was left by an export that was interrupted"):
+        write(bucket, "a.tar")
+
+
 def test_a_file_of_somebody_is_not_replaced(place):
     write(place, "a.tar")
     place.write("notes.json", b"mine")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headrace.cli import main
-from headrace.errors import FormatError, IntegrityError
+from headrace.errors import ConfigError, FormatError, IntegrityError
 from headrace.exports.exporting import export_snapshot
 from headrace.exports.selected import SelectedSamples, Selection
 from headrace.format.snapshots.snapshots import read_snapshot
@@ -15,7 +15,7 @@ from headrace.streaming.world import World
 from tests.support import export_readers
 from tests.support.column_fixtures import write_columns
 from tests.support.s3 import new_bucket
-from tests.support.streaming.corpus import clips, write_dataset
+from tests.support.streaming.corpus import Clip, clips, write_dataset
 from tests.support.view_fixtures import write_view
 
 TRAIN, TEST = clips(11), clips(4, first=200)
@@ -341,3 +341,27 @@ def test_a_column_that_its_set_does_not_know_is_an_error(tmp_path):
     write_columns(tmp_path / "out", "metadata", {"other": ("string", lambda key: "t")})
     with pytest.raises(FormatError, match="no column is called 'title'"):
         export_snapshot(LocalStorage(tmp_path / "out/audio"), LocalStorage(tmp_path / "parquet"), "parquet")
+
+
+class Named(Clip):
+    """A clip with a key that looks like that of a repetition."""
+
+    @property
+    def key(self):
+        return ("a", "a-copy1", "b", "z-copy2", "z")[self.number]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("to", ["webdataset", "parquet", "nemo", "lhotse", "dali", "croissant"])
+@pytest.mark.parametrize("taken", [{}, {"a-copy1": 0, "z-copy2": 0}])
+def test_a_repetition_is_not_called_like_another_sample(to, taken, tmp_path):
+    named = [Named(clip.number, clip.num_frames) for clip in clips(5)]
+    write_dataset(tmp_path / "birds", {"train": named}, per_shard=2)
+    write_view(tmp_path / "birds", "often", lambda key: taken.get(key, 3 if key in {"a", "z"} else 1))
+    source, target = LocalStorage(tmp_path / "birds/audio"), LocalStorage(tmp_path / "out")
+    if taken:
+        assert export_snapshot(source, target, to, Selection(view="often")).num_samples == 7
+        return
+    with pytest.raises(ConfigError, match=r"repeats sample 'a', and 'a-copy1'.* is another sample's key"):
+        export_snapshot(source, target, to, Selection(view="often"))
+    assert [*target.list()] == []
