@@ -20,7 +20,7 @@ from headrace.stores.client_errors import OtherRangeError, translated_errors
 from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.own_host import stays_on_own_host
-from headrace.stores.ranged_files import opened_by_ranges
+from headrace.stores.ranged_files import RawFile, copied, opened_by_ranges
 from headrace.stores.requests import Transfer
 from headrace.stores.retry_after import asked_pause
 
@@ -244,8 +244,12 @@ class ObjectStorage:
         """See `Storage.write`."""
         import obstore
 
-        with translated_errors(path, self.uri):
-            obstore.put(self.client, self._full(path), b"".join(data) if isinstance(data, list) else data)
+        # obstore reads a file within its runtime, from which no object can be read
+        is_object = isinstance(getattr(data, "raw", None), RawFile)
+        with copied(cast("BinaryIO", data)) if is_object else contextlib.nullcontext(data) as content:
+            joined = b"".join(content) if isinstance(content, list) else content
+            with translated_errors(path, self.uri):
+                obstore.put(self.client, self._full(path), joined)
 
     def create(self, path: str, data: bytes) -> None:
         """See `Storage.create`. One PUT, because S3 stores support this condition for no multipart upload."""

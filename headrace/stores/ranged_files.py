@@ -8,18 +8,21 @@ import bisect
 import contextlib
 import io
 import os
+import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http.client import HTTPException, HTTPResponse  # at run time, for the API pages
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar, cast
 
 from headrace.errors import StoreUnavailableError
 from headrace.stores import web_objects
 from headrace.stores.contents import PIECE_BYTES
+from headrace.stores.temporary_room import temporary_room
 
 T = TypeVar("T")
 _TAIL_BYTES = 12_288  # the last member, and what tar programs fill an archive up with
 _PARTS_AT_ONCE = 64
+_IN_MEMORY_BYTES = 8 << 20
 
 
 class RawFile(io.RawIOBase):
@@ -74,6 +77,17 @@ class RangeFile(RawFile):
         """See `RawFile.read_at`; empty where the open file has become shorter."""
         self._file.seek(self._start + start)
         return self._file.read(stop - start)
+
+
+@contextlib.contextmanager
+def copied(file: BinaryIO) -> Iterator[BinaryIO]:
+    """What is left of a file, as a temporary one. Raises `StorageError` if there is no room for it."""
+    with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as copy:
+        with temporary_room("a copy of an object"):
+            while piece := file.read(PIECE_BYTES):
+                copy.write(piece)
+        copy.seek(0)
+        yield cast("BinaryIO", copy)
 
 
 class RangedStore(Protocol):

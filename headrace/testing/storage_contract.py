@@ -73,6 +73,15 @@ class StorageContract:
         storage.write("a", b"after")
         assert storage.read("a") == b"after"
 
+    def test_an_open_object_is_written_as_another(self, storage: Storage) -> None:
+        """What `open` gives may be given to `write`, from its current position: an export copies shards so."""
+        content = bytes(range(256)) * 20_000
+        storage.write("original", content)
+        with storage.open("original") as file:
+            assert file.read(4) == content[:4]
+            storage.write("copy", file)
+        assert storage.read("copy") == content[4:]
+
     def test_a_file_that_fails_while_it_is_written_changes_nothing(self, storage: Storage) -> None:
         """The object before stays, and a new one does not appear."""
         storage.write("old", b"before")

@@ -108,3 +108,14 @@ def test_scratch_files_are_closed_at_the_end(tmp_path):
         scratch = folder.scratch()
         scratch.write(b"x")
     assert scratch.closed
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_a_shard_of_any_store_is_placed_in_any(kind, place, tmp_path):
+    source = LocalStorage(tmp_path / "source") if kind == "folder" else open_storage("memory://")
+    source.write("shard.tar", bytes(range(256)) * 9_000)
+    folder = ExportFolder(place)
+    with folder:
+        folder.link("a.tar", source, "shard.tar")
+        folder.publish()
+    assert place.read("a.tar") == source.read("shard.tar")
