@@ -5,6 +5,7 @@ library, `tables` prints the results, and `extensions` runs the commands of inst
 """
 
 import argparse
+import errno
 import importlib.metadata
 import os
 import sys
@@ -22,6 +23,9 @@ from headrace.format.tars.member_names import KeyAt
 from headrace.machine import num_cores
 from headrace.signed_urls import check_no_password
 
+_UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+"""Numbers of the errors of standard output that are no faults of the program."""
+
 
 class _ShowVersion(argparse.Action):
     """Prints the version of the installed package, which is looked up only then."""
@@ -36,23 +40,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     name = given[0] if given else ""
     try:
-        for argument in given:
-            check_no_password(argument.partition("=")[2] if argument.startswith("--") else argument)
-        if name not in DESCRIPTIONS and (point := extensions.commands().get(name)) is not None:
-            return extensions.run(point, given[1:])
-        options = parser().parse_args(given)
-        from headrace.cli import commands  # noqa: PLC0415 - so that --help starts at once
-
-        return commands.COMMANDS[options.command](options)
+        return _flushed(_run(name, given))
     except HeadraceError as error:
         print(f"headrace {name}: {printable(error)}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of the output has ended: `headrace inspect … | head`
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:  # otherwise its reader has ended: `headrace inspect … | head`
+            what = "standard output or a temporary file cannot be written"
+            print(f"headrace {name}: {what}: {error.strerror}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"headrace {name}: interrupted", file=sys.stderr)
         return 130
+
+
+def _flushed(code: int) -> int:
+    """The exit code, after all output is written: at the end of Python, nobody handles its errors."""
+    if sys.stdout is not None:  # None if it is closed: `>&-`
+        sys.stdout.flush()
+    return code
+
+
+def _run(name: str, given: Sequence[str]) -> int:
+    for argument in given:
+        check_no_password(argument.partition("=")[2] if argument.startswith("--") else argument)
+    if name not in DESCRIPTIONS and (point := extensions.commands().get(name)) is not None:
+        return extensions.run(point, given[1:])
+    options = parser().parse_args(given)
+    from headrace.cli import commands  # noqa: PLC0415 - so that --help starts at once
+
+    return commands.COMMANDS[options.command](options)
 
 
 def parser() -> argparse.ArgumentParser:

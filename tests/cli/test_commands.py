@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -90,6 +91,18 @@ def test_a_closed_pipe_is_not_an_error(built):
 
 
 # inspect
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize("command", ["inspect OUT", "verify OUT", "find clip00 OUT", "gc OUT"])
+def test_standard_output_on_a_full_disk_is_an_error_of_one_line(output, monkeypatch, capfd, command, form):
+    arguments = [*command.replace("OUT", str(output)).split(), *form]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(arguments) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"headrace {arguments[0]}: ")
+    assert line.endswith("cannot be written: No space left on device")
 
 
 def test_inspect_shows_splits_snapshots_lengths_and_rejected_files(run, built):
