@@ -95,3 +95,18 @@ def test_the_tests_of_the_document_pass(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 passed" in done.stdout
+
+
+def test_a_run_of_a_range_makes_each_partition_with_its_checks(config):
+    """Without `partitions_per_run`, as docs/dagster.md says."""
+    with materialized_dataset(config) as made:
+        first, *_, last = partitions = made.dataset.partitions.get_partition_keys()
+        result = made.definitions.resolve_implicit_global_asset_job_def().execute_in_process(
+            instance=made.instance,
+            asset_selection=[made.dataset.keys.audio_shards],
+            tags={"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last},
+        )
+        events = result.get_asset_materialization_events()
+        assert [event.partition for event in events] == partitions
+        checked = [(check.partition, check.passed) for check in result.get_asset_check_evaluations()]
+        assert sorted(checked) == [(partition, True) for partition in partitions for _ in range(2)]
