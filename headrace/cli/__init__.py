@@ -23,7 +23,7 @@ from headrace.format.tars.member_names import KeyAt
 from headrace.machine import num_cores
 from headrace.signed_urls import check_no_password
 
-_UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EIO}
+_UNWRITABLE = {errno.EPIPE, errno.ENOSPC, errno.EDQUOT}
 """Numbers of the errors of standard output that are no faults of the program."""
 
 
