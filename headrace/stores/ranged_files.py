@@ -81,7 +81,7 @@ class RangeFile(RawFile):
 
 @contextlib.contextmanager
 def copied(file: BinaryIO) -> Iterator[BinaryIO]:
-    """What is left of a file, as a temporary one. Raises `StorageError` if there is no room for it."""
+    """The rest of a file, as a temporary one. Raises `StorageError` if there is no room for it."""
     with tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES) as copy:
         with temporary_room("a copy of an object"):
             while piece := file.read(PIECE_BYTES):

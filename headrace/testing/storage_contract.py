@@ -74,7 +74,7 @@ class StorageContract:
         assert storage.read("a") == b"after"
 
     def test_an_open_object_is_written_as_another(self, storage: Storage) -> None:
-        """What `open` gives may be given to `write`, from its current position: an export copies shards so."""
+        """The file that `open` gives may be given to `write`, from its current position: an export copies shards so."""
         content = bytes(range(256)) * 20_000
         storage.write("original", content)
         with storage.open("original") as file:

@@ -123,7 +123,7 @@ def _inferred(file: Path | str, seen: "_Seen") -> pl.Schema:
 
 
 def _with_numbers(dtype: pl.DataType, path: tuple[str, ...], seen: "_Seen") -> pl.DataType:
-    """A type in which numbers are none of the texts that polars makes of 64 bits and more in one list."""
+    """A type whose numbers are not the texts that polars makes of 64 bits and more in one list."""
     if isinstance(dtype, pl.List):
         return pl.List(_with_numbers(dtype.inner, (*path, "[]"), seen))  # type: ignore[arg-type]  # as in `in_order`
     if isinstance(dtype, pl.Struct):
