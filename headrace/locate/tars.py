@@ -28,7 +28,7 @@ from headrace.format.sizes import ENERGON_SIZES, parse_sizes
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.format.snapshots.tar_lists import TARS, read_tar_list
-from headrace.format.tars.name_lists import common_folder, once, shown
+from headrace.format.tars.name_lists import below, common_folder, once, shown
 from headrace.format.tars.tar_names import is_tar
 from headrace.locate.listing import has_snapshots, is_web, listed_snapshots, listing
 from headrace.locate.names import LISTS, SPECIAL, expand_braces, split_pattern
@@ -199,7 +199,8 @@ def tars_of_text(
         FormatError: the URLs are of several stores.
     """
     lines = (line.strip() for line in storage.read(name).decode("utf-8-sig", "replace").splitlines())
-    names = once(named, [_spelled(storage, line) for line in lines if line and line[0] != "#"])
+    folder = storage.root if isinstance(storage, LocalStorage) else None
+    names = once(named, [below(folder, line) for line in lines if line and line[0] != "#"])
     if not names or not all(map(is_tar, names)):
         odd = next((name for name in names if not is_tar(name)), "")
         what = "a URL with a query, as a signed one" if is_signed(odd) else "which is no tar"
@@ -211,17 +212,10 @@ def tars_of_text(
     if not all("://" in name for name in names):
         storage, sizes = _placed(storage, dict.fromkeys(names, 0), named)
         return storage, list(sizes)
-    root, below = common_folder(names)
+    root, paths = common_folder(names)
     if root is None:
         raise FormatError(f"{named}: lists tars of several stores: name each by streams=[Stream(remote=…), …]")
-    return open_storage(pinned(root, transfer, revision), transfer), below
-
-
-def _spelled(storage: Storage, name: str) -> str:
-    """The name of a local tar as its path from the folder of the list; every other name as it is."""
-    if not isinstance(storage, LocalStorage) or "://" in name:
-        return name
-    return os.path.relpath(storage.root / name, storage.root)
+    return open_storage(pinned(root, transfer, revision), transfer), paths
 
 
 def tars_of_names(name: str, split: str | None, transfer: Transfer | None) -> PlainTars:

@@ -245,6 +245,17 @@ def test_nothing_of_partitions_that_were_taken_out_stays(dropped, capsys, monkey
     assert run("verify", dropped.folder / "output")[0] == 0
 
 
+def test_partitions_without_samples_stay(tmp_path):
+    project = twenty_clips(tmp_path)
+    project.layout = Partitioning({"train": 1.0}, {"train": 60}, 4)
+    made = project.build()
+    age(project)
+    assert any(not build.manifest.manifest.shards for build in made.partitions.values())
+    before = project.files()
+    collect(project.output, garbage(project))
+    assert project.files() == before
+
+
 def test_partitions_that_the_next_snapshot_will_name_stay(dropped):
     dropped.layout = Partitioning({"train": 1.0}, {"train": 3}, 4)
     made = dropped.build(commit=False)

@@ -83,6 +83,15 @@ def once(listed: str, names: Sequence[str]) -> list[str]:
     return found
 
 
+def below(folder: str | os.PathLike[str] | None, name: str) -> str:
+    """A local tar as its path from a folder, in one spelling; URLs, and names without a folder, as they are.
+
+    >>> below("/data", "/data/a/../1.tar")
+    '1.tar'
+    """
+    return name if folder is None or "://" in name else os.path.relpath(os.path.join(folder, name), folder)  # noqa: PTH118 - texts
+
+
 def common_folder(names: Sequence[str]) -> tuple[str | None, list[str]]:
     """The folder that holds all these absolute paths or URLs, and their paths below it; None for several stores."""
     if any("://" in name for name in names):
