@@ -6,7 +6,7 @@ and stale latents can be found without loading it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -107,7 +107,6 @@ class Encoder(Protocol):
         """
 
 
-@runtime_checkable
 class TextEncoder(Encoder, Protocol):
     """An encoder of texts instead of audio: its `encode` takes numbers of tokens, int64 (B, 1, N), as audio.
 
@@ -117,6 +116,11 @@ class TextEncoder(Encoder, Protocol):
 
     def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """Numbers of the tokens of each text, at most `info.window`; empty where a text has none."""
+
+
+def is_of_texts(encoder: Encoder) -> TypeGuard[TextEncoder]:
+    """Whether this is a `TextEncoder`. Asked by name: `isinstance` does not see what `__getattr__` hands on."""
+    return hasattr(encoder, "token_ids")
 
 
 def frame_rate_hz(encoder: Encoder) -> float:

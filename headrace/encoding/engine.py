@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from headrace.encoders import running
-from headrace.encoders.protocol import Encoder, TextEncoder
+from headrace.encoders.protocol import Encoder, is_of_texts
 from headrace.encoding.batches import EncodingBatch, plan_batches
 from headrace.encoding.device_worker import BatchLimit, DeviceWorker, EncodedJob
 from headrace.encoding.plans import EncodingOptions, LatentDtype
@@ -118,7 +118,7 @@ class Engine:
     def budget_frames(self) -> int:
         """The most PCM frames, or tokens, of a batch, padding included."""
         on_cuda = any(device.startswith("cuda") for device in self.devices)
-        if isinstance(self.encoders[0], TextEncoder):
+        if is_of_texts(self.encoders[0]):
             return _CUDA_BATCH_TOKENS if on_cuda else _CPU_BATCH_TOKENS
         seconds = self.options.batch_seconds or (_CUDA_BATCH_SECONDS if on_cuda else _CPU_BATCH_SECONDS)
         return round(seconds * self.encoders[0].sample_rate_hz)
@@ -173,7 +173,7 @@ class Engine:
 
     def _reader(self, read: ReadClip | None, *, pin_memory: bool) -> "JobDecoder | TokenReader":
         """Reader of the input of jobs."""
-        if isinstance(self.encoders[0], TextEncoder):
+        if is_of_texts(self.encoders[0]):
             return TokenReader(pin_memory=pin_memory)
         threads = self.options.decoding_threads(len(self.encoders))
         return JobDecoder(self.encoders[0], num_threads=threads, pin_memory=pin_memory, read=read)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from headrace.encoders.protocol import Encoder, TextEncoder
+from headrace.encoders.protocol import Encoder, is_of_texts
 from headrace.encoding.alone import AloneCheck
 from headrace.encoding.engine import Engine
 from headrace.encoding.known_texts import KnownTexts
@@ -168,7 +168,7 @@ def encoded_once(
         number: number of the group.
     """
     encoder = engine.encoders[0]
-    if not isinstance(encoder, TextEncoder):
+    if not is_of_texts(encoder):
         raise BuildError(f"{type(encoder).__name__} encodes audio, not texts; leave `column` out")
     ids = encoder.token_ids([text for text, _, _ in texts.values()])
     places = zip(texts.items(), ids, strict=True)

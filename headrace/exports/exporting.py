@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import cast
 
 import numpy as np
 
@@ -83,14 +84,14 @@ def export_snapshot(
     takes = exporter.begin(fields)
     with folder:
         if takes is Takes.SHARDS:
-            assert isinstance(exporter, ShardExporter)
+            of_shards = cast("ShardExporter", exporter)
             for shard in opened.shards:
-                exporter.add_shard(shard)
+                of_shards.add_shard(shard)
                 progress()
         else:
-            assert isinstance(exporter, SampleExporter)
+            of_samples = cast("SampleExporter", exporter)
             for sample in opened.read():
-                exporter.add(sample)
+                of_samples.add(sample)
                 progress()
         written = exporter.finish()
         num_removed = folder.publish()

@@ -4,8 +4,8 @@ Each split is a folder of its own, also a single one: Lhotse takes every file in
 the export must not be beside them.
 """
 
-import gzip
 import json
+import zlib
 from typing import Any
 
 from headrace.errors import ConfigError
@@ -13,6 +13,7 @@ from headrace.exports.exporter import ExportAudio, ExportFields, ExportSample, T
 from headrace.exports.folder import ExportFolder
 from headrace.exports.tar_series import TarSeries, WrittenTar
 
+_GZIP = 31  # of zlib; the header of `gzip.compress` differs between versions of Python
 _OF_SUPERVISION = ("text", "language", "speaker", "gender")
 
 
@@ -50,7 +51,7 @@ class LhotseExporter:
     def _end(self, tar: WrittenTar) -> None:
         """Write the cuts of a tar that is complete."""
         path = f"{tar.split}/cuts.{tar.number:06d}.jsonl.gz"
-        self._folder.write(path, gzip.compress(b"".join(self._lines), mtime=0))
+        self._folder.write(path, zlib.compress(b"".join(self._lines), 9, _GZIP))
         self._lines = []
 
 

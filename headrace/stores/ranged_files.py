@@ -139,9 +139,9 @@ class _RangedFile(RawFile):
     """
 
     def __init__(self, storage: RangedStore, path: str) -> None:
+        self._stream: _Stream | None = None  # first: a file whose size cannot be asked for is closed as well
         super().__init__(storage.size(path))
         self._storage, self._path = storage, path
-        self._stream: _Stream | None = None
 
     def close(self) -> None:
         if self._stream is not None:

@@ -5,7 +5,8 @@ import io
 
 import pytest
 
-from headrace.stores.ranged_files import RawFile, opened_sparsely, will_read
+from headrace.errors import NotFoundError
+from headrace.stores.ranged_files import RawFile, _RangedFile, opened_sparsely, will_read
 from headrace.stores.web_objects import NoRangesError
 
 CONTENT = bytes(range(200))
@@ -39,6 +40,19 @@ def test_nothing_is_asked_for_behind_the_end():
     assert file.readinto(bytearray(50)) == 5
     assert file.readinto(bytearray(50)) == 0
     assert file.asked == [(195, 200)]
+
+
+def test_a_file_whose_size_is_not_to_be_had_can_be_closed():
+    """Python closes each file object that it deletes, also one that was never made; from 3.13 on it prints errors."""
+
+    class Gone:
+        def size(self, path):
+            raise NotFoundError(path)
+
+    file = _RangedFile.__new__(_RangedFile)
+    with pytest.raises(NotFoundError):
+        file.__init__(Gone(), "a.tar")
+    file.close()
 
 
 LARGE = bytes(n // 256 for n in range(1 << 16))
