@@ -15,10 +15,12 @@ from headrace.errors import EmptyViewError, FormatError, HeadraceError, NotFound
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
+from headrace.format.beside.views import counts_of
 from headrace.format.indexes.index import COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexes.index_files import read_index
 from headrace.format.lazy import cached_property
 from headrace.format.segment_keys import recording_key, span_recording
+from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
@@ -130,7 +132,7 @@ class SampleSearch:
 
     def _in_columns(self, wanted: frozenset[str]) -> Iterator[Holding]:
         rows = {
-            keys_digest(keys): [key for key in sorted(wanted) if key in set(keys)]
+            keys_digest(keys): sorted(wanted.intersection(keys))
             for keys in (index.keys() for index in self._audio.values())
         }
         for part, tables in self._columns.items():
@@ -152,13 +154,20 @@ class SampleSearch:
                 for partition, rows in partitions_of(table):
                     if (file := snapshot.counts.get(partition)) is None:
                         continue
-                    indexes = [self._audio.get(table.name(row)) for row in range(rows.start, rows.stop)]
-                    keys = list(chain.from_iterable(index.keys() for index in indexes if index is not None))
-                    counts = read_counts(view.storage, file)[-len(keys) :]
-                    for key, count in zip(keys, counts, strict=True):
-                        if count and key in wanted:
+                    counts = counts_of(read_counts(view.storage, file), f"{view.storage.uri}/{file.path}")
+                    for key, place in self._places(table, rows, wanted):
+                        if counts[place]:
                             found[key, file.path].append(number)
             yield from (Holding(view.name, *held, tuple(numbers)) for held, numbers in sorted(found.items()))
+
+    def _places(self, table: ShardTable, rows: slice, wanted: frozenset[str]) -> Iterator[tuple[str, int]]:
+        """Each wanted key of a partition and the number of its sample there; none of shards that are gone."""
+        start = 0
+        for row in range(rows.start, rows.stop):
+            if (index := self._audio.get(table.name(row))) is not None:
+                places = ((key, index.find(key)) for key in wanted)
+                yield from ((key, start + place) for key, place in places if place is not None)
+            start += int(table.num_samples[row])
 
     def _in_earlier_catalogs(self, wanted: frozenset[str]) -> Iterator[Holding]:
         for file, rows in self._earlier_catalogs.items():

@@ -18,6 +18,7 @@ def write_view(  # noqa: PLR0913 - its parts
     count: Callable[[str], int],
     *,
     where: str = "true",
+    times: str | None = None,
     audio: NumberedSnapshot | None = None,
     columns: Sequence[ColumnsOrigin] = (),
 ) -> NumberedView:
@@ -25,11 +26,11 @@ def write_view(  # noqa: PLR0913 - its parts
     storage = LocalStorage(output / "audio")
     found = audio or read_snapshot(storage)
     table = read_table(storage, found.snapshot)
-    parts = []
+    definition, parts = ViewDefinition(where, times=times), []
     for partition, rows in partitions_of(table):
         indexes = [read_index(storage, table.name(row)) for row in range(rows.start, rows.stop)]
         keys = [index.key(row) for index in indexes for row in range(len(index))]
-        counts = np.array([count(key) for key in keys], np.uint8)
+        counts = np.array([count(key) for key in keys], definition.dtype)
         parts.append(PartitionCounts(partition, table.num_samples[rows], counts))
-    origin = ViewOrigin(ViewDefinition(where), found, table, tuple(columns))
+    origin = ViewOrigin(definition, found, table, tuple(columns))
     return commit_view(LocalStorage(output / "views" / name), origin, parts)[0]

@@ -10,7 +10,7 @@ from headrace.format.shards.condemned import condemned
 from headrace.format.shards.journal import note_shard
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
-from headrace.upkeep.takedown import find_samples
+from headrace.upkeep.takedown import SampleSearch, find_samples
 from headrace_dagster.runs_in_progress import runs_in_progress
 from tests.support.builds import Project
 from tests.support.column_fixtures import write_columns
@@ -97,6 +97,24 @@ def test_find_lists_shards_that_no_snapshot_names(tmp_path):
         path.unlink()
     _, found = find_samples(LocalStorage(tmp_path), key, lambda: None)
     assert [(one.part, one.snapshots) for one in found] == [("audio", ())]
+
+
+LOST = {"all shards": (), "one shard lost": (1,), "every shard lost": (0, 1, 2)}
+
+
+@pytest.mark.parametrize("times", [None, "1", "300"])
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+def test_find_names_exactly_the_samples_that_a_view_takes(tmp_path, times, lost):
+    """Counts of one and of two bytes; the keys of a shard that was lost are not known, and those of others are."""
+    write_dataset(tmp_path, {"train": (corpus := clips(12))}, per_shard=4)
+    keys = [clip.key for clip in corpus]
+    write_view(tmp_path, "some", lambda key: keys.index(key) % 3 * int(times or 1), times=times)
+    shards = sorted((tmp_path / "audio").glob("*.tar"))
+    for number in lost:
+        shards[number].unlink()
+    taken = {key for key in keys if keys.index(key) % 3 and keys.index(key) // 4 not in lost}
+    found = SampleSearch(LocalStorage(tmp_path)).holdings(keys)
+    assert {one.key for one in found if one.part == "views/some"} == taken
 
 
 @pytest.fixture
