@@ -7,7 +7,9 @@ import pytest
 
 from headrace import FrameBudget, Stream, StreamingDataLoader, StreamingDataset, cli
 from headrace.streaming.asked import answers
+from headrace.upkeep.tar_indexes import index_tars
 from tests.support.column_fixtures import write_columns
+from tests.support.foreign_tars import write_tars
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
 
@@ -213,3 +215,45 @@ def test_data_that_have_moved_are_named(run, output, tmp_path):
 def test_no_secret_and_no_list_is_in_a_state(place):
     assert Stream(remote=place).public_place is None
     assert Stream(remote="s3://bucket/a@b").public_place == "s3://bucket/a@b"
+
+
+def indexed(folder):
+    index_tars(str(folder), num_threads=1, columns=True)
+    return folder
+
+
+READ = {
+    "before the columns": (lambda folder: folder, {}, False),
+    "a folder": (lambda folder: folder, {}, True),
+    "a glob": (lambda folder: f"{folder}/*.tar", {}, True),
+    "one split": (lambda folder: folder, {"split": "train"}, True),
+    "windows": (lambda folder: folder, {"window_seconds": 0.02}, True),
+    "with columns": (lambda folder: folder, {"columns": ["metadata"]}, True),
+    "a condition": (lambda folder: folder, {"where": "number > 2"}, True),
+}
+
+
+@pytest.mark.parametrize(("place", "more", "is_indexed"), READ.values(), ids=READ)
+def test_a_bill_by_a_column_of_tars_that_a_run_read_with_and_without_columns(run, tmp_path, place, more, is_indexed):
+    """The order of the columns is not that of the names: a tar with an early name came late."""
+    folder = write_tars(tmp_path / "tars", num_tars=2, prefix="train-1", first=8)
+    if is_indexed:
+        indexed(folder)
+    write_tars(folder, num_tars=2, prefix="train-0")
+    if is_indexed:
+        indexed(folder)
+    state, batches = trained(StreamingDataset(remote=str(place(folder)), **SETTINGS, **more), 3, tmp_path)
+    indexed(folder)
+    code, found, _ = run("bill", state, "--by", "text")
+    counts = Counter(f"text {int(key[1:])}" for batch in batches for key in batch)
+    assert (code, {row["group"][0]: row["samples"] for row in found["rows"]}) == (0, counts)
+    assert found["hours"] == pytest.approx(run("bill", state)[1]["hours"])
+
+
+@pytest.mark.filterwarnings("ignore:.*are not read:UserWarning")
+def test_a_bill_by_a_column_of_a_tar_that_came_after_the_columns_is_an_error(run, tmp_path):
+    folder = indexed(write_tars(tmp_path / "tars", num_tars=1))
+    write_tars(folder, num_tars=1, prefix="valid-", first=4)
+    state, _ = trained(StreamingDataset(remote=f"{folder}/*.tar", **SETTINGS), 1, tmp_path)
+    code, _, err = run("bill", state, "--by", "text")
+    assert (code, "run `headrace index --columns` again" in err) == (1, True)

@@ -4,12 +4,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import NotFoundError
+from headrace.errors import ConfigError, NotFoundError
 from headrace.format.snapshots.shard_table import ShardTable
 from headrace.format.snapshots.snapshots import read_snapshot
 from headrace.streaming.asked.asked_run import AskedRun
@@ -178,11 +178,15 @@ def bill(run: AskedRun, by: str | None = None) -> Bill:
     for name in dict.fromkeys(name for epoch in epochs for name in epoch.taken):
         given = [epoch for epoch in epochs if name in epoch.taken]
         if name in run.streams.names:
-            reader = run.streams.reading.readers[run.streams.names.index(name)]
-            is_exact = column is not None or _is_small(reader)
+            number = run.streams.names.index(name)
+            reader = run.streams.reading.readers[number]
             amounts: Iterable[tuple[Any, int, float]]
-            amounts = _by_sample(reader, name, given, column) if is_exact else _by_shard(reader, name, given)
-            is_estimated |= not is_exact
+            if column is not None:
+                amounts = _by_value(reader, name, given, _Column(run.columns.reading.readers[number], column))
+            elif _is_small(reader):
+                amounts = _by_split(reader, name, given)
+            else:
+                amounts, is_estimated = _by_shard(reader, name, given), True
         else:  # it has left the mixture, and the state does not say what it read
             amounts = [(None, sum(epoch.num_samples(name) for epoch in given), np.nan)]
         for label, samples, seconds in amounts:
@@ -206,28 +210,61 @@ def _is_small(reader: StreamReader) -> bool:
     return len(shards) <= MOST_INDEXES and shards.num_samples <= MOST_SAMPLES
 
 
-def _by_sample(
-    reader: StreamReader, name: str, epochs: Sequence[DeliveredRows], column: str | None
+class _Delivered(NamedTuple):
+    """The delivered samples of a stream, in storage order, each array (n,): their places, deliveries and seconds."""
+
+    shards: Ints
+    rows: Ints
+    counts: Ints
+    seconds: Floats
+
+    @classmethod
+    def of(cls, reader: StreamReader, name: str, epochs: Sequence[DeliveredRows]) -> "_Delivered":
+        none = np.zeros(reader.primary.shards.num_samples, np.int64)
+        counts = sum((epoch.sample_counts(name) for epoch in epochs), none)
+        samples = np.flatnonzero(counts)
+        return cls(*reader.find(samples), counts[samples], _seconds(reader, samples) * counts[samples])
+
+
+class _Column:
+    """A column of a stream, by the names of its shards."""
+
+    def __init__(self, reader: StreamReader, name: str) -> None:
+        shards = reader.primary.shards
+        self._reader, self._name, self._uri = reader, name, shards.storage.uri
+        self._numbers = {shards.shards.name(number): number for number in range(len(shards))}
+
+    def grouped(self, shard: str) -> tuple[list[Any], NDArray[np.int64]]:
+        """See `ColumnReader.grouped`. Raises `ConfigError` for a tar that came after the columns."""
+        assert self._reader.columns is not None
+        if shard not in self._numbers:
+            raise ConfigError(
+                f"{self._uri}/{shard}: came after the columns of its tars: run `headrace index --columns` again"
+            )
+        return self._reader.columns.grouped(self._numbers[shard], self._name)
+
+
+def _by_split(
+    reader: StreamReader, name: str, epochs: Sequence[DeliveredRows]
+) -> Iterator[tuple[str | None, int, float]]:
+    """Split, deliveries and their seconds, for each split."""
+    found = _Delivered.of(reader, name, epochs)
+    yield from _summed(_splits(reader)[found.shards], found.counts, found.seconds)
+
+
+def _by_value(
+    reader: StreamReader, name: str, epochs: Sequence[DeliveredRows], column: _Column
 ) -> Iterator[tuple[Any, int, float]]:
-    """Value of the column (or else the split), deliveries and their seconds, for each delivered sample or group."""
-    counts = sum((epoch.sample_counts(name) for epoch in epochs), np.zeros(reader.primary.shards.num_samples, np.int64))
-    samples = np.flatnonzero(counts)
-    counts, seconds = counts[samples], _seconds(reader, samples) * counts[samples]
-    shards, rows = reader.find(samples)
-    if column is None:
-        yield from _summed(_splits(reader)[shards], counts, seconds)
-        return
-    bounds = np.searchsorted(shards, np.arange(reader.locator.num_shards + 1))
-    assert reader.columns is not None
-    for shard in np.unique(shards).tolist():
+    """Value of the column, deliveries and their seconds, for each value of each shard."""
+    found = _Delivered.of(reader, name, epochs)
+    bounds = np.searchsorted(found.shards, np.arange(reader.locator.num_shards + 1))
+    for shard in np.unique(found.shards).tolist():
         part = slice(bounds[shard], bounds[shard + 1])
-        values, groups = reader.columns.grouped(shard, column)
-        own = groups[rows[part]]
-        sums = zip(
-            values, np.bincount(own, counts[part]).tolist(), np.bincount(own, seconds[part]).tolist(), strict=False
-        )
-        for value, count, length in sums:  # values after the last one that was delivered have no sums
-            if count:
+        values, groups = column.grouped(reader.primary.shards.shards.name(shard))
+        own = groups[found.rows[part]]
+        counts, seconds = np.bincount(own, found.counts[part]), np.bincount(own, found.seconds[part])
+        for value, count, length in zip(values, counts.tolist(), seconds.tolist(), strict=False):
+            if count:  # values after the last one that was delivered have no sums
                 yield json.dumps(value) if isinstance(value, list | dict) else value, int(count), length
 
 

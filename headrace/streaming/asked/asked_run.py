@@ -60,11 +60,14 @@ class AskedRun:
     Attributes:
         state: the state.
         streams: its streams, at its snapshots.
+        columns: the same data with the sets of columns that are asked for. Tars of others, which the run may have read
+            without columns, can be in another order there.
         planner: makes the batches of its epochs.
     """
 
     state: OrderState
     streams: OpenStreams
+    columns: OpenStreams
     planner: Planner
 
     @classmethod
@@ -86,21 +89,31 @@ class AskedRun:
             fields: fields of the samples to read; None for all.
 
         Raises:
-            ConfigError: a stream has no path, or a path names no data set.
+            ConfigError: a stream has no path, or a path names no data set or one without these columns.
             StateError: the data are not those of the state.
         """
         paths = _paths(state, remotes)
         streams = [_stream(saved, paths[saved.name]) for saved in state.streams]
-        selection = Selection(columns=tuple(columns), fields=None if fields is None else tuple(fields))
+        selection = Selection(fields=None if fields is None else tuple(fields))
         names = [saved.name for saved in state.streams]
-        opened = OpenStreams(streams, names, StreamDefaults(None, selection, FetchSettings()), has_own_world=True)
+
+        def open_with(columns: Sequence[str]) -> OpenStreams:
+            defaults = StreamDefaults(None, replace(selection, columns=tuple(columns)), FetchSettings())
+            return OpenStreams(streams, names, defaults, has_own_world=True)
+
+        opened = open_with(())
         with opened.reopened(state):
             check_streams(_without_latents(state), opened.states(), change_streams=False)
+        joined = opened
+        if columns:
+            joined = open_with(columns)
+            with joined.reopened(state):
+                pass
         spec = state.spec
         samples = SampleSettings(
             crop_frames=spec.crop_frames, crop_seconds=spec.crop_seconds, sample_rate_hz=spec.sample_rate
         )
-        return cls(state, opened, Planner(spec, opened, ALONE, samples))
+        return cls(state, opened, joined, Planner(spec, opened, ALONE, samples))
 
     def epochs(self) -> Iterator[DeliveredRows]:
         """Rows that each epoch delivered up to the state.
