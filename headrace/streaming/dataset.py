@@ -303,13 +303,13 @@ class StreamingDataset(torch.utils.data.IterableDataset[Sample]):
             flag("change_streams", change_streams),
             each("exclude", exclude, text, "a list of keys of samples"),
         )
+        self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
         if own_world is None and distributed.is_up():
-            self._planner.check_ranks()
+            self.epochs.compare_ranks()
         with_padding(self._streams.outputs, self._samples.pad)  # raises if something else than codes is padded
         if self._samples.crops and self._streams.has_windows:
             raise ConfigError("window_seconds and a crop are both given: windows are cut one after the other; pass one")
         self._planner.check()
-        self.epochs = EpochReader(self._planner, self._streams, self.world, self._samples, self._fetch.predownload)
         if isinstance(spec.buckets, FrameBudget):
             self.epochs.next_run()  # raises if the budget has no room for the longest sample
 

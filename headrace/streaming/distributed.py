@@ -1,4 +1,4 @@
-"""Asks torch.distributed for the rank of this process, and broadcasts values from rank 0.
+"""Asks torch.distributed for the rank of this process, and passes values between ranks.
 
 All calls of the library to torch.distributed are here. It is never started here.
 """
@@ -41,6 +41,19 @@ def from_rank_zero(value: T) -> T:
     values = [value]
     torch.distributed.broadcast_object_list(values, src=0)
     return values[0]
+
+
+def first_value(key: str, value: str) -> str:
+    """The value under a key of the first rank that gave one; no rank waits for another.
+
+    It is kept in the store of torch.distributed, if the backend has one that keeps values.
+    """
+    from torch.distributed.distributed_c10d import _get_default_store
+
+    try:
+        return _get_default_store().compare_set(key, "", value).decode()
+    except (AttributeError, RuntimeError):  # a backend without a store, or the process that served it has ended
+        return value
 
 
 def local_world_size() -> int:

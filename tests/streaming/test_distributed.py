@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+from itertools import chain
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch.distributed
 import torch.multiprocessing
 
 from headrace import FrameBudget, LengthBuckets, Stream, StreamingDataLoader, StreamingDataset, World
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StateError
 from tests.support.fork_server import processes_with
 from tests.support.streaming.corpus import clips, write_dataset
 from tests.support.view_fixtures import write_view
@@ -182,6 +184,62 @@ def _different(rank, meeting, folder, is_late):
             check(lambda more=arguments[rank]: made(**more), name)
     made(fields=[["metadata"], ["audio"]][rank], columns=(), transform=[None, dict][rank])  # the order is the same
     made(world=World(), shuffle_seed=rank)  # each rank reads everything, in an order of its own
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+PLACES = {
+    "both load one state": (["middle", "middle"], None),
+    "one loads no state": (["middle", None], "row of the epoch"),
+    "another row": (["middle", "later"], "row of the epoch"),
+    "another epoch": (["next", None], "epoch"),
+    "another snapshot": ([None, "old"], "data"),
+    "another mixture before": (["mixed", "unmixed"], "phases"),
+}
+"""What each rank loads, and the field that the error names: that of the rank that is the last to begin."""
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_ranks_that_go_on_at_different_places_are_an_error(tmp_path, is_late):
+    write_dataset(tmp_path, {"train": clips(40), "test": clips(20, first=40)})
+    folder = str(tmp_path)
+    old = opened_mixture(folder, World()).state_dict(0)
+    write_dataset(tmp_path, {"train": clips(41), "test": clips(20, first=41)})
+    states = {"old": old}
+    states |= {name: opened_mixture(folder, World()).state_dict(n) for name, n in (("middle", 8), ("later", 16))}
+    states["next"] = opened_mixture(folder, World()).state_dict(10_000)
+    states["unmixed"] = opened_mixture(folder, World(), shares=(1, 1)).state_dict(8)
+    mixed = opened_mixture(folder, World(), shares=(1, 3), change_streams=True)
+    mixed.load_state_dict(states["unmixed"])
+    states["mixed"] = mixed.state_dict(8)
+    in_ranks(_at_places, (f"{folder}/meeting", folder, json.dumps(states), is_late), 2)
+
+
+def opened_mixture(folder, world=None, *, shares=(3, 1), change_streams=True):
+    streams = [Stream(f"{folder}/audio", split=s, proportion=p) for s, p in zip(("train", "test"), shares, strict=True)]
+    return StreamingDataset(streams=streams, batch_size=4, world=world, change_streams=change_streams)
+
+
+def _at_places(rank, meeting, folder, states, is_late):
+    found = json.loads(states)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
+    late = {name: opened_mixture(folder) for name in PLACES} if is_late else {}
+    torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
+    for name, (loads, field) in PLACES.items():
+        dataset = late.get(name) or opened_mixture(folder)
+        if loads[rank] is not None:
+            dataset.load_state_dict(found[loads[rank]])
+        raised = []
+        try:
+            next(iter(StreamingDataLoader(dataset)))
+        except (ConfigError, StateError) as error:
+            raised.append(re.match(rf"{field}: .* on rank {rank}, but .* on rank {1 - rank}, ", str(error)))
+        found_by_all = [None, None]
+        torch.distributed.all_gather_object(found_by_all, [one is not None for one in raised])
+        assert [*chain.from_iterable(found_by_all)] == ([] if field is None else [True]), (name, raised, found_by_all)
+    alone = opened_mixture(folder)
+    if rank == 0:  # no rank waits for another
+        assert len([*StreamingDataLoader(alone), *StreamingDataLoader(alone)]) > 1
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch.utils.data  # noqa: TID253 - its workers are known by it
 
 from headrace.errors import ConfigError, SampleError
+from headrace.streaming import distributed
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.assembler import Assembler
 from headrace.streaming.batches.batch import Sample
@@ -50,7 +51,8 @@ class EpochReader:
         self._world = world
         self._samples = samples
         self._predownload = predownload
-        self._num_bad = 0
+        self._num_bad = self._num_begun = 0
+        self._name_on_ranks: str | None = None  # None where ranks are not compared
         self.progress = EpochProgress(planner)
 
     def next_run(self) -> EpochRun:
@@ -74,13 +76,28 @@ class EpochReader:
         """Batches of one rank before a run in its epoch: 0 unless a state was loaded."""
         return self.progress.num_batches_before(run)
 
+    def compare_ranks(self) -> None:
+        """Compare the orders of the ranks, and from now on the places where they begin. All ranks must call this.
+
+        Raises:
+            ConfigError: see `Planner.check_ranks`.
+        """
+        self._name_on_ranks = self._planner.check_ranks()
+
     def begin(self) -> EpochRun:
-        """Start the next epoch, or the rest of the epoch of a loaded state."""
+        """Start the next epoch, or the rest of the epoch of a loaded state.
+
+        Raises:
+            StateError: another rank has begun elsewhere.
+        """
         if (state := self.progress.loaded_elsewhere()) is not None:
             self.load(state)
         is_main = torch.utils.data.get_worker_info() is None
         if is_main and self._streams.agree(self._world, self.progress.waiting):
-            self._planner.check_ranks()
+            self.compare_ranks()
+        if is_main and self._name_on_ranks is not None and distributed.is_up():
+            self._num_begun += 1
+            self._planner.check_beginning(f"{self._name_on_ranks}/{self._num_begun}", self.progress.next_order())
         run = self.progress.begin()
         if not len(run) and not run.order.start:
             why = (

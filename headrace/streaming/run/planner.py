@@ -3,15 +3,17 @@
 The position of a dataset is in `progress`. The planner reads no data except lengths, and these only for length buckets.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from hashlib import sha256
+from secrets import token_hex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StateError
 from headrace.streaming import distributed
 from headrace.streaming.by_length.buckets import GlobalBatches, in_buckets
 from headrace.streaming.by_length.frame_budget import BATCH_MULTIPLE
@@ -99,8 +101,11 @@ class Planner:
                 size = stream.batch_size or self.spec.global_batch_size
                 self.world.batch_size(size, f"stream {stream.name!r} with a batch_size")
 
-    def check_ranks(self) -> None:
+    def check_ranks(self) -> str:
         """Check that all ranks make the order of rank 0; all of them must call this.
+
+        Returns:
+            A name that this dataset has on all ranks, and no other has.
 
         Raises:
             ConfigError: this rank would take its rows of other batches than rank 0.
@@ -109,12 +114,34 @@ class Planner:
         mine["data"] = repr([stream.data for stream in self.streams.states()])
         mine["samples per epoch"] = repr([stream.num_samples for stream in self.order(0).phases[0].streams])
         mine["exclude"] = f"{len(self.exclude)} keys ({sha256(repr(sorted(self.exclude)).encode()).hexdigest()[:8]})"
-        first = distributed.from_rank_zero(mine)
-        if (name := next((name for name, value in mine.items() if value != first[name]), None)) is not None:
+        first, name_of_all = distributed.from_rank_zero((mine, token_hex(8)))
+        if (name := _different(mine, first)) is not None:
             raise ConfigError(
                 f"{name}: {mine[name]} on rank {self.world.rank}, but {first[name]} on rank 0, so some samples would "
                 "come twice and others never: give all ranks the same arguments (a transform with a parameter rng "
                 "gets other numbers for each sample); or pass world=World() to read all samples on each rank"
+            )
+        return name_of_all
+
+    def check_beginning(self, name: str, order: EpochOrder) -> None:
+        """Check that this rank begins a run where the first rank to begin it does; no rank waits for another.
+
+        Args:
+            name: names the run on all ranks.
+            order: the order from the beginning of the run on.
+
+        Raises:
+            StateError: the ranks would take their rows of other batches.
+        """
+        state = self.state(order, order.start)
+        mine = {"epoch": str(state.epoch), "row of the epoch": str(state.sample_in_epoch)}
+        mine |= {"data": repr([stream.data for stream in state.streams]), "phases": repr(state.phases)}
+        rank, first = json.loads(distributed.first_value(f"headrace/{name}", json.dumps((self.world.rank, mine))))
+        if (field := _different(mine, first)) is not None:
+            raise StateError(
+                f"{field}: {mine[field]} on rank {self.world.rank}, but {first[field]} on rank {rank}, from where both "
+                "go on, so some samples would come twice and others never: load the same state on all ranks or on "
+                "none, and begin to iterate on all ranks equally often"
             )
 
     def resumed(self, state: OrderState) -> EpochOrder:
@@ -171,3 +198,8 @@ class Planner:
             block = self.spec.shuffle_block_size or shards
             num_samples = block // self.world.world_size
         return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples * len(run) / max(1, run.num_rows)))
+
+
+def _different(mine: Mapping[str, str], first: Mapping[str, str]) -> str | None:
+    """The first name whose values differ; None if all are equal."""
+    return next((name for name, value in mine.items() if value != first[name]), None)

@@ -3,7 +3,8 @@
 import pytest
 
 from headrace import FrameBudget, Stream, StreamingDataset, World
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, StateError
+from headrace.streaming import distributed
 
 
 @pytest.fixture
@@ -50,3 +51,15 @@ def test_at_least_eight_batches_are_downloaded_ahead(planner_of):
     assert planner.batches_ahead(run, 1) == 8
     assert planner.batches_ahead(run, 40) == 10
     assert planner.batches_ahead(run, None) >= 8
+
+
+def test_a_rank_that_begins_elsewhere_than_the_first_to_begin_is_an_error(planner_of, monkeypatch):
+    given = {}
+    monkeypatch.setattr(distributed, "first_value", given.setdefault)
+    first, second = planner_of(world=World(1, 2)), planner_of(world=World(0, 2))
+    first.check_beginning("a/1", first.resumed(first.state(first.order(2), 16)))
+    second.check_beginning("a/1", second.resumed(second.state(second.order(2), 16)))
+    second.check_beginning("a/2", second.order(0))
+    for epoch, row, field in ((2, 24, "row of the epoch: 24"), (0, 0, "epoch: 0")):
+        with pytest.raises(StateError, match=rf"^{field} on rank 0, but .* on rank 1, .*load the same state"):
+            second.check_beginning("a/1", second.resumed(second.state(second.order(epoch), row)))
