@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from headrace.catalog.stored.header import CATALOG_FOLDER, unnamed_parts
-from headrace.errors import EmptyViewError, FormatError, HeadraceError, NotFoundError
+from headrace.errors import ConfigError, EmptyViewError, FormatError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
 from headrace.format.beside.column_table import ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
@@ -70,12 +70,12 @@ class SampleSearch:
         The path is that of a recording in the source, as the columns `metadata` have it.
         """
         indexes = chain.from_iterable(shards.values() for shards in self._shards.values())
-        earlier = {key: path for rows in self._earlier_catalogs.values() for key, path in rows.items() if key}
+        earlier = {key: paths for rows in self._earlier_catalogs.values() for key, paths in rows.items() if key}
         keys = {*chain.from_iterable(index.keys() for index in indexes), *earlier}
         named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
         if not named:
             recordings = {*self._keys_of_path(what), *self._keys_in_catalog(what)}
-            recordings |= {key for key, path in earlier.items() if path == what}
+            recordings |= {key for key, paths in earlier.items() if what in paths}
             named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
         return frozenset(named)
 
@@ -174,8 +174,8 @@ class SampleSearch:
             yield from (Holding(CATALOG, key, file, ()) for key in sorted(wanted & rows.keys()))
 
     @cached_property
-    def _earlier_catalogs(self) -> Mapping[str, Mapping[str, str]]:
-        """File of an earlier scan, which `headrace gc` deletes → key → path of its rows; empty without polars."""
+    def _earlier_catalogs(self) -> Mapping[str, Mapping[str, frozenset[str]]]:
+        """File of an earlier scan, which `headrace gc` deletes → key → paths of its row; empty without polars."""
         if find_spec("polars") is None:
             return {}
         found = {}
@@ -183,7 +183,7 @@ class SampleSearch:
             if entry.path.endswith(".parquet"):
                 rows = _parquet(self._output, entry.path)
                 if {"key", _PATH} <= set(rows.columns):
-                    found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(rows.select("key", _PATH).iter_rows())
+                    found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(_paths(rows))
         return found
 
     def _keys_in_catalog(self, path: str) -> list[str]:
@@ -195,8 +195,7 @@ class SampleSearch:
         except (ImportError, HeadraceError):
             return []
         tables = [] if catalog is None else [catalog.recordings(), catalog.rejected()]
-        rows = chain.from_iterable(table.select(_PATH, "key").iter_rows() for table in tables)
-        return [key for found, key in rows if found == path and key]
+        return [key for key, paths in chain.from_iterable(map(_paths, tables)) if path in paths and key]
 
     def _keys_of_path(self, path: str) -> Iterator[str]:
         for tables in self._columns.values():
@@ -214,8 +213,10 @@ def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> 
         progress: called for each index and each file of columns.
 
     Raises:
-        ConfigError: it is neither a known key nor a known path, and as a condition it is not valid.
+        ConfigError: it is empty, or neither a known key nor a known path, and as a condition it is not valid.
     """
+    if not what:
+        raise ConfigError("KEY is empty: expected a key, the path of a recording, or a condition on columns")
     search = SampleSearch(output, progress)
     keys = search.keys_of(what)
     if not keys and is_condition(what):
@@ -231,6 +232,16 @@ def _parquet(output: Storage, path: str) -> "pl.DataFrame":
         return pl.read_parquet(output.read(path))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise FormatError(f"{output.uri}/{path}: a damaged file of an earlier catalog ({error}); delete it") from error
+
+
+def _paths(rows: "pl.DataFrame") -> Iterator[tuple[str, frozenset[str]]]:
+    """Key of each row of a catalog, and the paths of its recording: one, or one of each named audio field."""
+    from headrace.catalog.rows.field_files import parsed_field_files  # noqa: PLC0415 - of the room that needs polars
+
+    columns = [rows[name] for name in ("key", _PATH)]
+    texts = rows["field_files"] if "field_files" in rows.columns else repeat(None)
+    for key, path, text in zip(*columns, texts, strict=False):
+        yield key, frozenset({path, *(file.path for file in parsed_field_files(text))})
 
 
 def is_condition(what: str) -> bool:

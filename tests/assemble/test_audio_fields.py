@@ -25,6 +25,7 @@ from headrace.report.page import Report, render_report
 from headrace.smoke.encoding import ReencodingCheck
 from headrace.smoke.run import SmokePart, smoke_test
 from headrace.stores.storage import LocalStorage
+from headrace.upkeep.takedown import SampleSearch
 from headrace.verification.shard_check import Depth
 from headrace.verification.verify import find_target, verify
 from tests.support.builds import PLAIN, Project, check
@@ -270,3 +271,16 @@ def test_inspect_counts_the_channels_of_every_field(built, capsys):
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert any("channels of mix │ 2: 6" in line for line in lines)
     assert any("channels of vocals │ 1: 6" in line for line in lines)
+
+
+@pytest.mark.parametrize("field", ["mix", "vocals"])
+@pytest.mark.parametrize("stage", ["built", "excluded"])
+def test_a_sample_is_found_by_the_path_of_each_of_its_files(tmp_path, stage, field):
+    project = project_of(tmp_path)
+    project.build()
+    (key,) = SampleSearch(project.output).keys_of("3/mix.wav")
+    if stage == "excluded":
+        project.exclude = (key,)
+        project.build()
+    assert SampleSearch(project.output).keys_of(f"3/{field}.wav") == {key}
+    assert SampleSearch(project.output).keys_of("3/other.wav") == frozenset()

@@ -85,6 +85,11 @@ def test_what_is_nowhere_is_exit_code_1(run, made, what):
     assert json.loads(run("find", what, made[0], "--json")[1])["found"] == []
 
 
+def test_an_empty_key_is_an_error_and_not_every_sample(run, made):
+    code, out, err = run("find", "", made[0])
+    assert (code, out, "KEY is empty" in err) == (1, "", True)
+
+
 def test_find_takes_only_an_output(run, made):
     code, _, err = run("find", "x", made[0] / "audio")
     assert (code, "name the output itself" in err) == (1, True)
