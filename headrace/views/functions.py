@@ -235,6 +235,8 @@ OPERATORS = {
     "||": Function("xx", _joined),
     "+": Function("nn", add, pl.Int128),
     "-": Function("nn", sub, pl.Int128),
+    "+x": Function("n", lambda value: value, pl.Int128),
+    "-x": Function("n", lambda value: value * -1, pl.Int128),  # `0 - x` loses the sign of zero
     "*": Function("nn", mul, pl.Int128),
     "/": Function("nn", truediv, pl.Float64),
     "%": Function("nn", _remainder, pl.Int128),

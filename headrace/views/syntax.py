@@ -181,7 +181,7 @@ class _Parser:
             return self._call("not", self._expression(_NOT))
         if self._token.kind == "number":
             return self._number(word + self._take().text)
-        return self._call(word, Literal(0), self._expression(_SIGN))
+        return self._call(f"{word}x", self._expression(_SIGN))
 
     def _named(self, token: Token) -> Node:
         """A function if a parenthesis follows, otherwise a column."""

@@ -202,7 +202,13 @@ CONSTANTS = {
 }
 OPERANDS = {"a": "nx", "b": "b", "d": "", "n": "xn", "t": "t", "w": "n", "x": "tx"}
 """The columns of `VARIED` that an operand may be, by its letter."""
-SPELLED = {"not": "(not {})", "is null": "({} is null)", "between": "({} between {} and {})"}
+SPELLED = {
+    "not": "(not {})",
+    "is null": "({} is null)",
+    "between": "({} between {} and {})",
+    "+x": "(+({}))",
+    "-x": "(-({}))",
+}
 
 
 def spelled(name, operands):
@@ -254,3 +260,12 @@ def test_values_are_those_of_ieee_754_and_of_each_row(condition, rows):
 def test_functions_of_files_and_of_many_rows_are_an_error(name):
     with pytest.raises(ConfigError, match=f"the function {name} is not allowed"):
         kept(f"{name}('x') > 3", x=("float", [1.0]))
+
+
+@pytest.mark.parametrize(
+    ("expression", "rows"),
+    [("1 / -x", [1]), ("1 / +x", [0]), ("1 / - -x", [0]), ("1 / -(-x)", [0]), ("1 / (0 - x)", [0, 1])],
+)
+def test_a_sign_is_not_a_subtraction_from_zero(expression, rows):
+    """The values are 0.0 and -0.0, so only the sign of zero decides."""
+    assert kept(f"{expression} > 0", x=("float", [0.0, -0.0])) == rows

@@ -49,7 +49,7 @@ def test_names_of_columns_are_found_once_and_in_order(condition, expected):
         ("not a = 1 and b", ["and", ["not", ["=", "a", 1]], "b"]),
         ("not not a", ["not", ["not", "a"]]),
         ("a + 2 * b - -3 = 1", ["=", ["-", ["+", "a", ["*", 2, "b"]], -3], 1]),
-        ("-a * 2 < +b", ["<", ["*", ["-", 0, "a"], 2], ["+", 0, "b"]]),
+        ("-a * 2 < +b", ["<", ["*", ["-x", "a"], 2], ["+x", "b"]]),
         ("a || b + 1 == 'x'", ["=", ["||", "a", ["+", "b", 1]], "x"]),
         ("a between 1 and 2 and b", ["and", ["between", "a", 1, 2], "b"]),
         ("a not between 1 + 1 and 2 or b", ["or", ["not", ["between", "a", ["+", 1, 1], 2]], "b"]),
