@@ -9,6 +9,7 @@ from headrace_dagster.build_command.entry import build_place
 from headrace_dagster.build_command.place import place_of_file
 
 _PORT = 3000
+_MOST = 65_535
 _BUILD = f"""\
 Bring the data set that FILE.yaml describes up to date now. Dagster's history is kept in the folder of DAGSTER_HOME, or
 in .headrace/dagster beside FILE.yaml. Relative URIs in FILE.yaml are relative to --root, or to the nearest folder above
@@ -34,12 +35,18 @@ def build(arguments: Sequence[str]) -> int:
 def ui(arguments: Sequence[str]) -> int:
     """Run `headrace ui`, which replaces this process. Returns the exit code of an error."""
     parser = _parser("ui", _UI)
-    parser.add_argument("--port", type=int, default=_PORT, metavar="N", help=f"port (default {_PORT})")
+    parser.add_argument("--port", type=_port, default=_PORT, metavar="N", help=f"port (default {_PORT})")
     options = parser.parse_args(arguments)
     quieten(verbose=True)
     from headrace_dagster.build_command.serving import serve  # noqa: PLC0415 - Dagster, after the line above
 
     return exit_code(lambda: serve(place_of_file(options.file, options.root), options.port))
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) <= _MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {_MOST}")
+    return int(text)
 
 
 def _parser(name: str, description: str) -> argparse.ArgumentParser:

@@ -38,7 +38,7 @@ def plan_place(place: Place, options: argparse.Namespace) -> int:
 def _planned(config: DatasetConfig, storage: DatasetStores, console: Console) -> PlannedBuild:
     output = storage.output(config)
     check_output(output)
-    with scratch_output(output) as scratch, console.status("scanning the source", spinner="line"):
+    with console.status("scanning the source", spinner="line"), scratch_output(output) as scratch:
         source, metadata = storage.source(config), storage.metadata(config)
         runtime = ScanRuntime()
         _, header = update_catalog(config, source, metadata, scratch, runtime, excluded=storage.excluded(config))

@@ -139,3 +139,10 @@ def test_every_build_says_that_an_optional_table_is_gone(project, home, tmp_path
         assert line in capsys.readouterr().out
         assert build(project, "--json") == 0
         assert json.loads(capsys.readouterr().out)["warnings"] == [{"asset": "tones/scores_columns", "warning": line}]
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "-5", "99999999", "x", "", "३"])
+def test_a_port_that_no_server_can_have_is_an_error_before_dagster_starts(project, capsys, port):
+    with pytest.raises(SystemExit, match="2"):
+        commands.ui([str(project.datasets / "tones.yaml"), f"--port={port}"])
+    assert "expected a number from 1 to 65535" in capsys.readouterr().err

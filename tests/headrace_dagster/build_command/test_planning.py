@@ -1,9 +1,12 @@
 """`headrace build --plan`: what a build would make is what it then makes, and nothing is written."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
+from headrace import cli
 from headrace_dagster.build_command import commands
 
 pytestmark = pytest.mark.medium
@@ -49,3 +52,12 @@ def test_a_plan_that_cannot_be_made_has_the_exit_code_of_a_build(project, capsys
     (project.datasets / "tones.yaml").write_text("nonsense: 1\n")
     assert commands.build([str(project.datasets / "tones.yaml"), "--plan"]) == 2
     assert "nonsense" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_standard_output_that_is_full_is_not_called_a_temporary_folder(project, monkeypatch, capfd, form):
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(["build", str(project.datasets / "tones.yaml"), "--plan", *form]) == 1
+    line = capfd.readouterr().err.splitlines()[-1]
+    assert line.startswith("headrace build: standard output")
