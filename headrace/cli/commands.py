@@ -35,7 +35,7 @@ from headrace.upkeep.left_behind import (
     parts_of_yaml,
     remove_parts,
 )
-from headrace.upkeep.takedown import find_samples
+from headrace.upkeep.takedown import find_samples, is_condition
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.upkeep.tar_views import make_view
 from headrace.verification.rounds import plan_rounds, verify_rounds
@@ -315,7 +315,10 @@ def run_find(options: argparse.Namespace) -> int:
         rows = [(one.part, one.key, one.file, ", ".join(map(str, one.snapshots)) or "none") for one in found]
         plain_console().print(grid(options.key, ("part", "key", "file", "snapshots"), rows))
     else:
-        plain_console().print(f"{options.key}: in no file of {located.storage.uri}", highlight=False, soft_wrap=True)
+        hint = " (a condition is about the newest snapshot; ask by key or path to search older ones)"
+        about = hint if not keys and is_condition(options.key) else ""
+        said = f"{options.key}: in no file of {located.storage.uri}{about}"
+        plain_console().print(said, highlight=False, soft_wrap=True)
     return 0 if found else 1
 
 

@@ -77,11 +77,12 @@ def test_find_names_files_and_snapshots(run, made):
     assert "views/some" in out
 
 
-@pytest.mark.parametrize("what", ["no-such-key", "a/other.wav", "speaker = 'nobody'"])
+@pytest.mark.parametrize("what", ["no-such-key", "a/[other].wav", "speaker = 'nobody'"])
 def test_what_is_nowhere_is_exit_code_1(run, made, what):
     code, out, err = run("find", what, made[0])
     assert code == 1
     assert (f"{what}: in no file of" in out, err) == (True, "")
+    assert ("about the newest snapshot" in out) == ("=" in what)
     assert json.loads(run("find", what, made[0], "--json")[1])["found"] == []
 
 
