@@ -196,7 +196,7 @@ PLACES = {
     "another snapshot": ([None, "old"], "data"),
     "another mixture before": (["mixed", "unmixed"], "phases"),
 }
-"""What each rank loads, and the field that the error names: that of the rank that is the last to begin."""
+"""The state that each rank loads, and the field that the error names: that of the rank that is the last to begin."""
 
 
 @pytest.mark.parametrize("is_late", [False, True])
