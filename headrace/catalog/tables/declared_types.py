@@ -70,7 +70,9 @@ def check_values(values: pl.Series, kind: ColumnType, place: str, numbers: Seque
         check_cells(values, kind, place, numbers)
     elif dtype.is_nested() or (kind != ColumnType.TEXT and not _is_like(dtype, kind)):
         _check(values.is_null(), values, kind, place, numbers)
-    elif kind in {ColumnType.INT, ColumnType.BOOL}:
+    elif kind == ColumnType.BOOL and dtype != pl.Boolean:
+        _check((values == 0) | (values == 1), values, kind, place, numbers)
+    elif kind == ColumnType.INT:
         there_and_back = values.cast(DTYPES[kind], strict=False).cast(dtype, strict=False)
         _check(there_and_back == values, values, kind, place, numbers)
 
@@ -119,26 +121,6 @@ def intervals_type(dtype: pl.DataType) -> pl.DataType:
 def is_intervals(dtype: pl.DataType) -> bool:
     """Whether a type is that of a column of intervals."""
     return isinstance(dtype, pl.List) and intervals_type(dtype) == dtype
-
-
-def in_order_of(name: str, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    """A column of this type whose objects in lists have the names of the wanted type in its order, for a cast.
-
-    Polars does not reorder the names of objects in lists, nor does it make text of lists: that is JSON.
-    """
-    if wanted == pl.String and isinstance(dtype, pl.List):
-        sign = '"{}"' if dtype.inner == pl.String else "{}"
-        elements = pl.col(name).list.eval(pl.format(sign, pl.element()).fill_null("null")).list.join(", ")
-        return pl.format("[{}]", elements).alias(name)
-    inner, there = getattr(wanted, "inner", None), getattr(getattr(dtype, "inner", None), "fields", None)
-    if not isinstance(inner, pl.Struct) or there is None:
-        return pl.col(name)
-    known, element = {one.name for one in there}, pl.element()
-    names = (
-        (element.struct.field(one.name) if one.name in known else pl.lit(None)).cast(one.dtype).alias(one.name)
-        for one in inner.fields
-    )
-    return pl.col(name).list.eval(pl.struct(*names))
 
 
 def misfit(place: str, column: str, value: object, kind: ColumnType) -> ConfigError:

@@ -56,13 +56,12 @@ class JsonCells:
         return pl.Series(cells.name, found, dtype=pl.String)
 
     def dtype(self) -> pl.DataType:
-        """The common type of all cells. Raises `ConfigError` if they have several kinds."""
+        """The common type of all cells; null without a value. Raises `ConfigError` if they have several kinds."""
         self._file.flush()
-        nothing = {pl.Null(): pl.String(), pl.List(pl.Null()): pl.List(pl.String())}
         found: pl.DataType = pl.Null()
         if self._file.tell():
             found = read_json_lines(Path(self._file.name), self._name, ()).schema[self._column]
-        return intervals_type(found) if self._kind == ColumnType.INTERVALS else nothing.get(found, found)
+        return intervals_type(found) if self._kind == ColumnType.INTERVALS else found
 
     def _parsed(self, cell: str | None, number: int) -> Any:  # noqa: ANN401 - any value of JSON
         if not cell:

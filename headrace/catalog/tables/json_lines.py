@@ -295,8 +295,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                     seen.of_several_kinds.add(path[0])
                 elif before != kind:
                     raise ConfigError(
-                        f"{name}: column {_shown(path)} is {before} in {named(first)} and {kind} in {named(number)}; "
-                        f"write all of its values as one kind, or null{_way_out(path, {before, kind})}"
+                        f"{name}: column {shown_place(path)} is {before} in {named(first)} and {kind} in "
+                        f"{named(number)}; write all of its values as one kind, or null{_way_out(path, {before, kind})}"
                     )
             for column in of_texts.keys() & row.keys():
                 of_texts[column].add(type(row[column]))
@@ -369,5 +369,6 @@ def _way_out(path: tuple[str, ...], kinds: set[str]) -> str:
     return f", or declare that all are text, `types: {{{name}: text}}` of the table (source.table)"
 
 
-def _shown(path: tuple[str, ...]) -> str:
+def shown_place(path: tuple[str, ...]) -> str:
+    """A place in a column, such as `("words", "[]", "text")`, as messages name it."""
     return repr(".".join(path).replace(".[]", "[]"))

@@ -13,8 +13,9 @@ from typing import Protocol
 
 import polars as pl
 
+from headrace.catalog.tables.column_casts import castable, with_plain_texts
 from headrace.catalog.tables.compressed_files import UnpackedFile, is_compressed
-from headrace.catalog.tables.declared_types import DTYPES, in_order_of, intervals_type, is_intervals
+from headrace.catalog.tables.declared_types import DTYPES, intervals_type, is_intervals
 from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimited
 from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_arrays import array_as_lines
@@ -120,8 +121,8 @@ class TypedTable:
         lacking = {name: dtype for name, dtype in self.schema.items() if name not in batch.columns}
         nulls = (pl.lit(None, dtype=dtype).alias(name) for name, dtype in lacking.items())
         whole = batch.with_columns(nulls)
-        ordered = (in_order_of(name, whole.schema[name], dtype) for name, dtype in self.schema.items())
-        return whole.select(ordered).cast(self.schema)
+        ready = (castable(pl.col(name), whole.schema[name], dtype).alias(name) for name, dtype in self.schema.items())
+        return whole.select(ready).cast(self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +356,7 @@ def _open_parquet(file: Path, name: str, _texts: TextColumns, form: TableConfig)
         schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
-    table = ParquetTable(schema, file, name)
+    table = ParquetTable(pl.Schema({column: with_plain_texts(dtype) for column, dtype in schema.items()}), file, name)
     return DeclaredTable.of(table, form.types, name) if form.types else table
 
 

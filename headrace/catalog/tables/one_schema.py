@@ -8,12 +8,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
 from headrace.catalog.tables.cell_types import type_of_column
 from headrace.catalog.tables.delimited_files import DelimitedTable
+from headrace.catalog.tables.json_lines import shown_place
 from headrace.errors import ConfigError
 
 
@@ -67,21 +68,20 @@ def _common_type(column: str, tables: Sequence[NamedTable]) -> pl.DataType:
     texts = [one.table for one in tables if isinstance(one.table, DelimitedTable) and column not in one.table.json]
     if len(texts) == len(tables):
         return type_of_column([cells for table in texts for cells in table.cells(column)])
-    kinds = {one.name: _kind(one.table.schema[column]) for one in tables}
-    (first, kind), *others = kinds.items()
-    for name, other in others:
-        # Cells of text files can be read as text, whatever they are.
-        if kind != other and not ("text" in {kind, other} and _only_texts_differ(column, tables)):
+    kinds = dict[tuple[str, ...], tuple[str, str]]()  # where a value is → its kind, and the first file that has it
+    for one in tables:
+        for place, kind in _kinds(one.table.schema[column], (column,)).items():
+            before, first = kinds.setdefault(place, (kind, one.name))
+            if before == kind:
+                continue
+            # Cells of text files can be read as text, whatever they are.
+            if place == (column,) and "text" in {kind, before} and _only_texts_differ(column, tables):
+                return pl.String()
             raise ConfigError(
-                f"{name}: column {column!r} is {other}, but {kind} in {first}; write all of its values as one kind, or "
-                "declare its type (source.table.types)"
+                f"{one.name}: column {shown_place(place)} is {kind}, but {before} in {first}; write all of its values "
+                "as one kind" + (", or declare its type (source.table.types)" if place == (column,) else "")
             )
-    if len(set(kinds.values())) > 1:
-        return pl.String()
-    try:
-        return reduce(_supertype, (one.table.schema[column] for one in tables))
-    except pl.exceptions.PolarsError as error:
-        raise ConfigError(f"{first}: column {column!r} has types that differ between files: {error}") from error
+    return reduce(_supertype, (one.table.schema[column] for one in tables))
 
 
 def _only_texts_differ(column: str, tables: Sequence[NamedTable]) -> bool:
@@ -91,8 +91,29 @@ def _only_texts_differ(column: str, tables: Sequence[NamedTable]) -> bool:
 
 
 def _supertype(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+    """The type of the values of two types, which have the same kinds. Objects have the names of both."""
+    if pl.Null() in {one, other}:
+        return other if one == pl.Null else one
+    inner: Any = getattr(one, "inner", None)
+    if inner is not None:
+        return one if one == other else pl.List(_supertype(inner, other.inner))  # type: ignore[attr-defined]  # a list, too
+    if isinstance(one, pl.Struct) and isinstance(other, pl.Struct):
+        types: dict[str, Any] = {field.name: field.dtype for field in one.fields}
+        for field in other.fields:
+            types[field.name] = _supertype(types.get(field.name, pl.Null()), field.dtype)  # type: ignore[arg-type]  # as `inner`
+        return pl.Struct(types)
     frames = (pl.DataFrame(schema={"c": dtype}) for dtype in (one, other))
     return pl.concat(frames, how="vertical_relaxed").schema["c"]
+
+
+def _kinds(dtype: Any, place: tuple[str, ...]) -> dict[tuple[str, ...], str]:  # noqa: ANN401 - a class or an instance
+    """Kind of the values at each place in a column, as in `json_lines`; none where all are null."""
+    if dtype == pl.Null:
+        return {}
+    found = {place: _kind(dtype)}
+    for field in getattr(dtype, "fields", ()):
+        found |= _kinds(field.dtype, (*place, field.name))
+    return found | _kinds(getattr(dtype, "inner", pl.Null), (*place, "[]"))
 
 
 def _kind(dtype: pl.DataType) -> str:

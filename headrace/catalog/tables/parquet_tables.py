@@ -45,7 +45,7 @@ class ParquetTable:
                 raise ConfigError(f"{self.name}: not a readable Parquet file: {error}") from error
             if batch.is_empty():
                 return
-            yield batch
+            yield batch.cast(self.schema)
             start += size
             size = max(1, min(BATCH_ROWS, _BATCH_BYTES * batch.height // max(1, int(batch.estimated_size()))))
 

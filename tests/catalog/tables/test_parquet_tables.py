@@ -1,9 +1,14 @@
 """Parquet tables are read in batches with the types of the whole table."""
 
+import datetime as dt
+from decimal import Decimal
+
 import polars as pl
 import pytest
 
+from headrace.catalog.rows.metadata_columns import json_values
 from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
+from headrace.config.tables import TableConfig
 from headrace.errors import ConfigError
 
 
@@ -39,3 +44,54 @@ def test_parquet_keeps_its_types(tmp_path):
     frame = pl.DataFrame({"path": ["a"], "chords": [[1, 2]]}, schema_overrides={"chords": pl.List(pl.Int16)})
     frame.write_parquet(tmp_path / "m.parquet")
     assert read_metadata(tmp_path / "m.parquet").equals(frame)
+
+
+TEXT = {"t": "text"}
+MOMENT = dt.datetime.fromisoformat("2024-01-02T03:04:05")
+TIMES = [
+    MOMENT, MOMENT.replace(microsecond=6), MOMENT.replace(tzinfo=dt.UTC), MOMENT.date(), MOMENT.time(),
+    dt.time(3, 4, 5, 6), dt.timedelta(days=1, seconds=1.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("value", TIMES)
+def test_dates_and_times_as_text_are_those_of_the_json(tmp_path, value, unit):
+    values = pl.Series("t", [value, None])
+    if values.dtype.base_type() in {pl.Datetime, pl.Duration}:
+        values = values.dt.cast_time_unit(unit)
+    pl.DataFrame({"path": ["a", "b"], "t": values}).write_parquet(tmp_path / "m.parquet")
+    found, declared = (read_metadata(tmp_path / "m.parquet", form=TableConfig(types=types)) for types in ({}, TEXT))
+    first, none = json_values(found["t"])
+    assert (declared["t"].dtype, json_values(declared["t"]), none) == (pl.String(), [str(first), None], None)
+
+
+def test_texts_of_a_dictionary_are_texts(tmp_path):
+    words = pl.Series(["[1]", "[2]", None], dtype=pl.Categorical)
+    lists = words.implode().implode().gather([0, 0, 0])
+    rows = pl.DataFrame({"path": ["a", "b", "c"], "t": words, "n": words, "many": lists.list.first()})
+    rows.write_parquet(tmp_path / "m.parquet")
+    found = read_metadata(tmp_path / "m.parquet", form=TableConfig(types={"n": "json"}))
+    assert found.schema == pl.Schema(
+        {"path": pl.String, "t": pl.String, "n": pl.List(pl.Int64), "many": pl.List(pl.String)}
+    )
+    assert found["n"].to_list() == [[1], [2], None]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([Decimal("1.0"), Decimal("0.0"), None], "bool", [True, False, None]),
+        ([Decimal("1.5"), None], "bool", "true, false, 1 or 0 .*found .*1.5"),
+        ([2, 1], "bool", "row 1: .*found '2'"),
+        ([1.0, 0.0, None], "bool", [True, False, None]),
+    ],
+)
+def test_values_of_a_declared_type_fit_or_are_named(tmp_path, values, kind, expected):
+    pl.DataFrame({"path": [str(n) for n in range(len(values))], "t": values}).write_parquet(tmp_path / "m.parquet")
+    form = TableConfig(types={"t": kind})
+    if isinstance(expected, list):
+        assert read_metadata(tmp_path / "m.parquet", form=form)["t"].to_list() == expected
+    else:
+        with pytest.raises(ConfigError, match=rf"m\.parquet, {expected}" if "row" in expected else expected):
+            read_metadata(tmp_path / "m.parquet", form=form)
