@@ -192,12 +192,15 @@ class _Evaluation:
         items = [item for item in listed if item is not None]
         if len({isinstance(item, str) for item in items}) > 1:
             raise ConfigError("the list of IN has texts and numbers")
-        given = pl.Series(items, dtype=None if items else pl.Null, strict=False)
-        OPERATORS["="].letters("IN", [value, _Value("operand 2", given)])
-        types = {value.dtype, given.dtype}
-        target = next((dtype for dtype in (pl.String, pl.Float64, pl.Int64) if dtype in types), pl.Boolean)
-        found = value.expression.cast(target).is_in(pl.lit(given.cast(target)).implode())
-        return self._selected(found if len(items) == len(listed) else pl.when(found).then(statement=True), [value])
+        found: list[pl.Expr] = [pl.lit(None, pl.Boolean)]  # whether it equals one of them, for each type of items
+        for kind in dict.fromkeys(map(type, items)):
+            given = pl.Series([item for item in items if type(item) is kind])
+            OPERATORS["="].letters("IN", [value, _Value("operand 2", given)])
+            types = {value.dtype, given.dtype}
+            target = next((dtype for dtype in (pl.String, pl.Float64, pl.Int64) if dtype in types), pl.Boolean)
+            found.append(value.expression.cast(target).is_in(pl.lit(given.cast(target)).implode()))
+        is_in = pl.any_horizontal(found if len(items) < len(listed) else found[1:])
+        return self._selected(is_in, [value])
 
     def _selected(self, expression: pl.Expr, operands: Sequence[_Value]) -> pl.Series:
         """The values of an expression over operands, as one of the types that conditions know."""

@@ -1,5 +1,7 @@
 """Conditions of views: which columns names mean, and which rows fulfil a condition."""
 
+import itertools
+
 import polars as pl
 import pytest
 from hypothesis import given
@@ -78,6 +80,23 @@ def test_rows_that_fulfil_a_condition(condition, rows):
 def test_a_comparison_keeps_what_python_keeps(values, limit):
     expected = [row for row, value in enumerate(values) if value is not None and value > limit]
     assert kept(f"x > {limit!r}", x=("float", values)) == expected
+
+
+NUMBERS = {
+    "int": [2**53 + 1, 2**53, 1, 0, None, -(2**63)],
+    "float": [2.0**53, 1.0, 0.5, 0.0, None],
+    "bool": [True, False, None],
+}
+ITEMS = (2**53 + 1, 2**53, float(2**53), -(2**63), 1, 1.0, 0.5, True, False, None)
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_a_list_means_each_of_its_values(kind):
+    for items in itertools.combinations(ITEMS, 2):
+        one, other = ("null" if item is None else str(item).lower() for item in items)
+        for sign, meaning in (("in", "x = {} or x = {}"), ("not in", "not (x = {} or x = {})")):
+            expected = kept(meaning.format(one, other), x=(kind, NUMBERS[kind]))
+            assert kept(f"x {sign} ({one}, {other})", x=(kind, NUMBERS[kind])) == expected, items
 
 
 @pytest.mark.medium
