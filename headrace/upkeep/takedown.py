@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 CATALOG = "catalog"
 _PATH = "path"
+_MARKS = ("=", "<", ">", "(", " is ", " in ", " like ", " ilike ", " between ", " not ")  # of conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ def _paths(rows: "pl.DataFrame") -> Iterator[tuple[str, frozenset[str]]]:
 
 def is_condition(what: str) -> bool:
     """Whether a text is a condition rather than a key or a path."""
-    return any(mark in f" {what} " for mark in ("=", "<", ">", "(", " is ", " in ", " like ", " between ", " not "))
+    words = f" {' '.join(what.lower().split())} "
+    return any(mark in words for mark in _MARKS)
 
 
 def _snapshots_by_file(folder: Storage) -> Mapping[str, tuple[int, ...]]:

@@ -63,6 +63,17 @@ def test_find_takes_a_condition_on_columns(run, made):
     assert found_parts(run, f"speaker = '{keys[3][-1]}'", folder)[0] == wanted
 
 
+@pytest.mark.parametrize(
+    "condition", ["{} IN ('{}')", "{} LIKE '{}'", "{} ILIKE '{}'", "{} ilike '{}'", "{}\nIs\tNot Null",
+                  "{} BETWEEN '{}' AND '{}'", "NOT {} <> '{}'", "{} Not In ('')"],
+)  # fmt: skip
+def test_find_takes_a_condition_in_any_spelling(run, made, condition):
+    folder, keys = made
+    last = keys[3][-1]
+    wanted = sorted(keys if "Not" in condition else (key for key in keys if key[-1] == last))
+    assert found_parts(run, condition.format("speaker", last, last), folder)[0] == wanted
+
+
 def test_find_names_files_and_snapshots(run, made):
     folder, (first, *_) = made
     code, out, _ = run("find", first, folder)
