@@ -3,6 +3,7 @@
 Only layout and wording are decided here; the facts come from `headrace.upkeep.inspection`.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from headrace.upkeep.inspection import CatalogFacts, DatasetFacts, LengthFacts, 
 
 _SHOWN_SNAPSHOTS = 10
 _SHOWN_SHARDS = 30
+_PIPE_COLUMNS = 10_000
 
 
 def bytes_text(count: float) -> str:
@@ -45,8 +47,14 @@ class _PlainConsole(Console):
 
 
 def plain_console(*, stderr: bool = False) -> Console:
-    """A console that prints names as they are: neither `[b]` nor `:x:` nor an escape in a path has a meaning."""
-    return _PlainConsole(stderr=stderr, markup=False, emoji=False)
+    """A console that prints names as they are: neither `[b]` nor `:x:` nor an escape in a path has a meaning.
+
+    What goes into a pipe or a file is not folded, because programs read it line by line; `COLUMNS` sets another width.
+    """
+    console = _PlainConsole(stderr=stderr, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_COLUMNS
+    return console
 
 
 def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -16,6 +16,7 @@ from headrace.assemble.views import WantedView, awaited_sets
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import REJECTED_PATH
 from headrace.cli.as_json import plain, print_json
+from headrace.cli.tables import plain_console
 from headrace.config.dataset import DatasetConfig, load_config
 from headrace.config.folder import clash, load_each
 from headrace.errors import ConfigError, HeadraceError
@@ -96,8 +97,7 @@ def build_dataset(command: CommandLine) -> int:
     Raises:
         ConfigError: the YAML file is invalid, or the selection names no asset of the data set.
     """
-    # Names are printed as they are: [b] and :x: have no meaning.
-    console = Console(stderr=command.json, markup=False, emoji=False)
+    console = plain_console(stderr=command.json)
     built = _built(command, console)
     notes = [*built.absent.values(), *_left_behind(built.config, built.storage, command.place)]
     if built.is_idle:

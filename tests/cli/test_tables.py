@@ -56,3 +56,15 @@ def test_rejected_files_are_counted_by_reason_and_the_first_are_listed():
     shown = printed(DatasetFacts("folder", catalog=facts))
     for text in ("rejected: empty", "30", "1.50", "byte-identical", "(first 1 of 30)", "the file has no bytes"):
         assert text in shown
+
+
+@pytest.mark.parametrize("stderr", [False, True])
+@pytest.mark.parametrize("columns", [None, "40"])
+def test_tables_are_folded_on_terminals_and_by_the_variable_alone(capsys, monkeypatch, stderr, columns):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    name = "part/" * 50
+    plain_console(stderr=stderr).print(grid("t", ("name", "file"), [(name, name)]))
+    captured = capsys.readouterr()
+    assert (f" {name} " in (captured.err if stderr else captured.out)) == (columns is None)
