@@ -68,12 +68,19 @@ def _found(name: str, folder: str, output: str) -> list[tuple[str, str]]:
 
 
 def _objects(name: str, url: str, output: str) -> list[tuple[str, str]]:
-    """The objects of a bucket that a pattern matches."""
+    """The objects of a bucket that a pattern matches; hidden ones only if a name in the pattern begins with a dot."""
     plain = next(number for number, part in enumerate(url.split("/")) if has_pattern(part))
     root = "/".join(url.split("/")[:plain])
-    pattern, before = path_pattern(url[len(root) + 1 :]), name[: len(name) - len(url) + len(root) + 1]
+    below, before = url[len(root) + 1 :], name[: len(name) - len(url) + len(root) + 1]
+    pattern = path_pattern(below)
     paths = [entry.path for entry in open_bucket(root).list() if pattern.fullmatch(entry.path)]
+    if not _has_hidden(below):
+        paths = [path for path in paths if not _has_hidden(path)]
     return [(before + path, f"{root}/{path}") for path in paths if not _is_below(f"{root}/{path}", output)]
+
+
+def _has_hidden(path: str) -> bool:
+    return "/." in f"/{path}"
 
 
 def _is_below(place: str, folder: str) -> bool:

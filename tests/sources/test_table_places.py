@@ -67,3 +67,17 @@ def test_objects_of_a_bucket_are_found_by_their_url_and_below_a_source_in_a_buck
     assert found(folder, "m/n/*.csv", "d.csv", "a.csv", source=url) == [
         "root/a.csv", f"{url}/d.csv", f"{url}/m/n/c.csv"
     ]  # fmt: skip
+
+
+HIDDEN = ("m/._a.csv", "m/.x/b.csv", ".x/c.csv", ".d.csv")
+
+
+@pytest.mark.parametrize("pattern", ["*.csv", "m/*.csv", "**/*.csv", "**/?*.csv", "m/**/[!x]*.csv", ".*.csv", "*/.x/*"])
+def test_a_pattern_finds_hidden_files_in_no_store_unless_it_names_them(tmp_path, s3_server, monkeypatch, pattern):
+    url = f"{new_bucket(s3_server, monkeypatch)}/corpus"
+    for name in (*HIDDEN, "e.csv", "m/f.csv", "m/n/g.csv"):
+        open_storage(url).write(name, b"path\n")
+        open_storage(str(tmp_path / "corpus")).write(name, b"path\n")
+    assert found(tmp_path, f"{url}/{pattern}") == [
+        one.replace("corpus", url, 1) for one in found(tmp_path, f"{tmp_path}/corpus/{pattern}")
+    ]
