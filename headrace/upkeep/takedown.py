@@ -4,12 +4,13 @@ All shards in the folders count, also those that no snapshot names any more. Not
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
+from headrace.catalog.stored.column_header import TABLES_FOLDER
 from headrace.catalog.stored.header import CATALOG_FOLDER, unnamed_parts
 from headrace.errors import ConfigError, EmptyViewError, FormatError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 CATALOG = "catalog"
 _PATH = "path"
+_PARTS = "/parts/"
 _MARKS = ("=", "<", ">", "(", " is ", " in ", " like ", " ilike ", " between ", " not ")  # of conditions
 
 
@@ -75,7 +77,7 @@ class SampleSearch:
         keys = {*chain.from_iterable(index.keys() for index in indexes), *earlier}
         named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
         if not named:
-            recordings = {*self._keys_of_path(what), *self._keys_in_catalog(what)}
+            recordings = {*self._keys_of_path(what), *(key for path, key in self._in_catalog if path == what)}
             recordings |= {key for key, paths in earlier.items() if what in paths}
             named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
         return frozenset(named)
@@ -187,8 +189,30 @@ class SampleSearch:
                     found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(_paths(rows))
         return found
 
-    def _keys_in_catalog(self, path: str) -> list[str]:
-        """Keys of the recording of a path in the catalog, also if it is excluded; none without polars or a catalog."""
+    def rows_left(self, keys: Collection[str], what: str) -> Iterator[Holding]:
+        """Rows of samples that are in no shard any more, in tables of columns that a scan divided among partitions.
+
+        A scan divides the tables that the YAML names, so those of a set that left the YAML stay as they were.
+
+        Args:
+            keys: the keys that `what` means.
+            what: a key or a path; of a sample that was taken down, it may mean no key.
+        """
+        gone = {key for key in keys if all(index.find(key) is None for index in self._audio.values())}
+        gone |= set() if keys else {what}
+        if not gone or find_spec("polars") is None:
+            return
+        pairs = [*self._in_catalog, *((key, path) for path, key in self._in_catalog)]
+        names = {name: name for name in gone} | {other: name for other, name in pairs if name in gone}
+        for entry in sorted(self._output.list(TABLES_FOLDER), key=lambda entry: entry.path):
+            if _PARTS in entry.path:
+                held = names.keys() & set(_parquet(self._output, entry.path).to_series(0))
+                file = entry.path.removeprefix(CATALOG_FOLDER)
+                yield from (Holding(CATALOG, names[name], file, ()) for name in sorted(held))
+
+    @cached_property
+    def _in_catalog(self) -> Sequence[tuple[str, str]]:
+        """Path and key of each recording and reject of the catalog that has a key; none without polars or a catalog."""
         try:
             from headrace.catalog.stored.parts import read_catalog  # noqa: PLC0415 - polars: a training node has none
 
@@ -196,7 +220,8 @@ class SampleSearch:
         except (ImportError, HeadraceError):
             return []
         tables = [] if catalog is None else [catalog.recordings(), catalog.rejected()]
-        return [key for key, paths in chain.from_iterable(map(_paths, tables)) if path in paths and key]
+        rows = chain.from_iterable(map(_paths, tables))
+        return [(path, key) for key, paths in rows if key for path in sorted(paths)]
 
     def _keys_of_path(self, path: str) -> Iterator[str]:
         for tables in self._columns.values():
@@ -222,7 +247,8 @@ def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> 
     keys = search.keys_of(what)
     if not keys and is_condition(what):
         keys = search.keys_where(what)
-    return sorted(keys), search.holdings(keys)
+    rows_left = [] if is_condition(what) else search.rows_left(keys, what)
+    return sorted(keys), [*search.holdings(keys), *rows_left]
 
 
 def _parquet(output: Storage, path: str) -> "pl.DataFrame":

@@ -3,8 +3,13 @@
 import json
 import shutil
 
+import polars as pl
 import pytest
 
+from headrace.assemble.column_tables import import_table
+from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables.metadata_files import TableInMemory
+from headrace.config.content import ColumnSetConfig
 from headrace.format.indexes.index_files import read_index
 from headrace.format.shards.condemned import condemned
 from headrace.format.shards.journal import note_shard
@@ -176,6 +181,37 @@ def test_after_a_takedown_no_file_of_the_output_holds_the_sample(run, project):
     assert run("verify", output)[0] == 0
     assert len(project.build().written) == 0
     assert snapshot_numbers(project.shards) == [2]
+
+
+def imported(project, on, names):
+    """Import a table of a caption for each name, joined by key or path."""
+    entry = ColumnSetConfig(name="captions", table="captions.csv")
+    table = TableInMemory(pl.DataFrame({on: names, "caption": [f"words of {name}" for name in names]}))
+    import_table(existing_catalog(project.output), project.config(), entry, on, lambda: table)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("on", ["key", "path"])
+@pytest.mark.parametrize("step", ["exclude", "remove"])
+def test_rows_of_tables_that_left_the_yaml_are_found_after_a_takedown(run, project, on, step):
+    output = project.folder / "output"
+    recordings = existing_catalog(project.output).recordings(["path", "key"])
+    imported(project, on, recordings[on].to_list())
+    path, key = recordings.row(3)
+    assert found_parts(run, key, output)[1] == {"audio"}
+    if step == "exclude":
+        project.exclude = (key,)
+    else:
+        project.remove(path)
+    project.build()  # without the table
+    run("gc", output, "--keep", 1, "--now")
+    name = {"key": key, "path": path}[on]
+    for what in {path, key} if step == "exclude" else {name}:  # of a removed recording, nobody knows key and path
+        (one,) = json.loads(run("find", what, output, "--json")[1])["found"]
+        assert (one["part"], one["file"].startswith("columns/captions/parts/")) == ("catalog", True)
+    imported(project, on, recordings[on].to_list())
+    run("gc", output, "--keep", 1, "--now")
+    assert (run("find", key, output)[0], run("find", path, output)[0]) == (1, 1)
 
 
 @pytest.mark.medium
