@@ -14,7 +14,7 @@ from headrace.catalog.stored.column_header import TABLES_FOLDER
 from headrace.catalog.stored.header import CATALOG_FOLDER, unnamed_parts
 from headrace.errors import ConfigError, EmptyViewError, FormatError, HeadraceError, NotFoundError
 from headrace.format.beside.column_files import read_columns
-from headrace.format.beside.column_table import ColumnTable, keys_digest
+from headrace.format.beside.column_table import ColumnKind, ColumnTable, keys_digest
 from headrace.format.beside.view_files import partitions_of, read_counts, read_view
 from headrace.format.beside.views import counts_of
 from headrace.format.indexes.index import COLUMNS_SUFFIX, ShardIndex
@@ -26,6 +26,7 @@ from headrace.format.snapshots.snapshots import read_snapshot, read_table, snaps
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.locate.outputs import AUDIO, COLUMNS, possible_folders, view_folders
 from headrace.stores.storage import Storage
+from headrace.views.syntax import Name, parsed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,6 +82,16 @@ class SampleSearch:
             recordings |= {key for key, paths in earlier.items() if what in paths}
             named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
         return frozenset(named)
+
+    def is_true_or_false(self, what: str) -> bool:
+        """Whether a text is the name of a column of true and false, which is a condition by itself."""
+        try:
+            tree = parsed(what)
+        except ConfigError:
+            return False
+        specs = chain.from_iterable(table.specs for tables in self._columns.values() for table in tables.values())
+        flags = {spec.name for spec in specs if spec.kind is ColumnKind.BOOL}
+        return isinstance(tree, Name) and tree.parts[-1] in flags
 
     def keys_where(self, condition: str) -> frozenset[str]:
         """Keys of the samples of the newest audio snapshot that fulfil a condition on its columns.
@@ -245,7 +256,7 @@ def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> 
         raise ConfigError("KEY is empty: expected a key, the path of a recording, or a condition on columns")
     search = SampleSearch(output, progress)
     keys = search.keys_of(what)
-    if not keys and is_condition(what):
+    if not keys and (is_condition(what) or search.is_true_or_false(what)):
         keys = search.keys_where(what)
     rows_left = [] if is_condition(what) else search.rows_left(keys, what)
     return sorted(keys), [*search.holdings(keys), *rows_left]

@@ -39,7 +39,11 @@ def made(tmp_path_factory):
     first = corpus[0].key
     paths = {"path": ("string", lambda key: "a/first.wav" if key == first else f"b/{key}.wav")}
     write_columns(folder, "metadata", {"speaker": ("string", lambda key: key[-1])}, facts=paths)
-    write_columns(folder, "captions", {"text": ("string", lambda key: f"text of {key}")})
+    captions = {
+        "text": ("string", lambda key: f"text of {key}"),
+        "is last": ("bool", lambda key: key == corpus[-1].key),
+    }
+    write_columns(folder, "captions", captions)
     write_view(folder, "some", lambda key: int(key == first))
     return folder, [clip.key for clip in corpus]
 
@@ -77,6 +81,12 @@ def test_find_takes_a_condition_in_any_spelling(run, made, condition):
     last = keys[3][-1]
     wanted = sorted(keys if "Not" in condition else (key for key in keys if key[-1] == last))
     assert found_parts(run, condition.format("speaker", last, last), folder)[0] == wanted
+
+
+@pytest.mark.parametrize("name", ['"is last"', 'captions."is last"', "captions.text", "text"])
+def test_a_column_of_true_and_false_is_a_condition_and_other_names_are_keys(run, made, name):
+    folder, keys = made
+    assert found_parts(run, name, folder)[0] == ([keys[-1]] if "last" in name else [])
 
 
 def test_find_names_files_and_snapshots(run, made):
