@@ -70,7 +70,7 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
     Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
-    no name in any row is null, because Parquet has no type for it.
+    no name in any row is null, because Parquet has no type for it. A file without rows has no columns.
 
     Args:
         file: one JSON object per line; blank lines are skipped.
@@ -87,12 +87,11 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
         StorageError: the temporary folder is full.
     """
     seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"), mixed)
-    if not seen.columns:
-        raise ConfigError(f"{name}: there is no row, so nobody knows its columns; write one, or take the table out")
     try:
         several = seen.of_several_kinds
         is_plain = not several and not seen.has_empty_objects()
-        schema, pieces = _parsed(file, seen) if is_plain else _parsed_by_python(file, seen)
+        parsed = _unnamed if not seen.columns else _parsed if is_plain else _parsed_by_python
+        schema, pieces = parsed(file, seen)
         # polars orders more than 32 names by a random hash: in each process differently.
         ordered = pl.Schema({column: in_order(schema[column]) for column in seen.columns})
         kept = PartTables()
@@ -100,10 +99,15 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
             numbers = (number for number, line in enumerate(lines, 1) if line.strip())
             for piece in pieces:
                 of_piece = pl.Series(LINE, list(islice(numbers, piece.height)), dtype=pl.Int64)
-                kept.append(piece.select(ordered.keys()).cast(ordered).with_columns(of_piece))
+                kept.append(piece.with_columns(of_piece).select(*ordered, LINE).cast(ordered))
     except pl.exceptions.PolarsError as error:
         raise ConfigError(f"{name}: {error}") from error
     return JsonLinesTable(ordered, kept, unit)
+
+
+def _unnamed(file: Path, _seen: "_Seen") -> tuple[pl.Schema, Iterable[pl.DataFrame]]:
+    """The table of a file without a name in any row, or without rows: polars reads neither."""
+    return pl.Schema(), (pl.DataFrame(height=len(lines)) for lines in _in_pieces(file))
 
 
 def _parsed(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl.DataFrame]]:

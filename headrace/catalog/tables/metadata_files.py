@@ -30,7 +30,6 @@ from headrace.path_templates import columns_of
 TEXT_COLUMNS = ("path", "key")
 """Columns that are text even if all of their values look like numbers, besides those that `source.columns` names."""
 
-
 STANDARD = TableConfig()
 """Table configuration without further settings."""
 
@@ -281,7 +280,7 @@ def in_memory(table: MetadataTable) -> pl.DataFrame:
 def check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
     """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
     if column not in schema:
-        found = ", ".join(schema) or "none"
+        found = ", ".join(schema) or "none; there is no row, so nobody knows its columns; write one, or leave it out"
         raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
 
 

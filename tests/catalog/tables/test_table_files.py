@@ -128,6 +128,36 @@ def test_cells_of_text_may_be_read_as_text_if_another_file_has_text(tmp_path, fi
         assert in_memory(opened(one, other, form={"types": {"v": "text"}}))["v"].to_list() == ["1", "x"]
 
 
+EMPTY = {
+    "csv": ("", "\ufeff", "path,n\n", "\n\n"),
+    "jsonl": ("", "\n \n"),
+    "json": ("[]", " [ ]\n", ""),
+}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("kind", "content"), [(kind, one) for kind, contents in EMPTY.items() for one in contents])
+def test_a_file_without_rows_adds_none_to_the_others_and_is_no_table_alone(tmp_path, kind, content, packed):
+    empty = tmp_path / (f"a.{kind}.gz" if packed else f"a.{kind}")
+    empty.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    full = write(tmp_path, "b.jsonl", [{"path": "b", "n": 1}])
+    for files in ((empty, full), (full, empty)):
+        assert in_memory(opened(*files)).rows(named=True) == [{"path": "b", "n": 1}]
+        assert [origin.file.shown for _, origin in with_origins(opened(*files))] == ["b.jsonl"]
+    if "n" in content.replace("\n", ""):
+        assert in_memory(opened(empty)).rows() == []
+    else:
+        with pytest.raises(ConfigError, match=r"a\.\w+.*there is no row, so nobody knows its columns"):
+            opened(empty)
+
+
+def test_rows_without_any_name_are_rows(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{}\n\n{}\n")
+    full = write(tmp_path, "b.jsonl", [{"path": "b"}])
+    ((rows, origin), _) = with_origins(opened(tmp_path / "a.jsonl", full))
+    assert (rows.rows(), origin.lines.to_list()) == ([(None,), (None,)], [1, 3])
+
+
 def test_objects_have_the_names_of_all_files(tmp_path):
     one = write(tmp_path, "a.jsonl", [{"path": "a", "o": {"x": 1}}])
     other = write(tmp_path, "b.jsonl", [{"path": "b", "o": {"y": "z"}}])
