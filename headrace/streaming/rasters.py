@@ -4,6 +4,7 @@ Events are dicts with `start` and `end` in seconds of the sample; `label` says w
 """
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ NOTHING = -1
 """Value of a cell of the grid that no event covers."""
 _DECIMALS = 6  # of a place in cells: times are sums of floats, so further digits are noise
 _NOISE_SECONDS = 1e-9
+_MOST_SECONDS = sys.float_info.max
+_MOST_LABEL = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class Raster:
         shape, dtype = ((num_cells, len(self.classes)), np.bool_) if self.multi else ((num_cells,), np.int64)
         grid: NDArray[Any] = np.full(shape, self.fill, dtype)
         for event in events:
-            start, end, value = event["start"] * self.hz, event["end"] * self.hz, self._value(event.get("label"))
+            start, end = (min(event[name] * self.hz, num_cells + 1.0) for name in ("start", "end"))  # maybe infinite
+            value = self._value(event.get("label"))
             cell = math.floor(round(start, _DECIMALS))
             cells = slice(_first_middle(start), _first_middle(end)) if end > start else slice(cell, cell + 1)
             if self.multi:
@@ -83,7 +87,7 @@ class Raster:
             raise SampleError(
                 f"an event of column {self.column!r} has the label {label!r}, which is not in classes: name all labels"
             )
-        if label is None or isinstance(label, int):
+        if label is None or (isinstance(label, int) and abs(label) <= _MOST_LABEL):
             return int(label or 0)
         raise SampleError(
             f"an event of column {self.column!r} has the label {label!r}, and no classes say its number: pass classes"
@@ -170,8 +174,8 @@ def _is_event(event: object) -> bool:
     if not isinstance(event, dict):
         return False
     start, end = event.get("start"), event.get("end")
-    are_numbers = all(isinstance(one, int | float) and math.isfinite(one) for one in (start, end))
-    return are_numbers and 0 <= start <= end  # type: ignore[operator]
+    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (start, end))
+    return are_numbers and 0 <= start <= end <= _MOST_SECONDS  # type: ignore[operator]
 
 
 def check_rasters(streams: Sequence[Sequence[tuple[str, Raster]]]) -> None:

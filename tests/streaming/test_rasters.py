@@ -1,5 +1,7 @@
 """Events are cut and drawn as a loop over all cells of the grid would do."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -149,6 +151,26 @@ def test_latents_alone_have_rasters_of_a_column(output):
 def test_labels_may_be_numbers_or_missing():
     found = events_of('[{"start": 0, "end": 0.5, "label": 7}, {"start": 0.5, "end": 1}]', "a")
     assert Raster("a", 4).drawn(found, 5).tolist() == [7, 7, 0, 0, -1]
+
+
+@pytest.mark.parametrize("start", [0, 1e308])
+@pytest.mark.parametrize("multi", [False, True])
+def test_an_event_may_end_at_any_number(start, multi):
+    found = events_of([{"start": start, "end": 1e308, "label": 1}], "a")
+    cells = Raster("a", 50.0, classes=[0, 1], multi=multi).drawn(found, 3)
+    assert cells.tolist() == [[[False, not start]] * 3, [[1, -1][start > 0]] * 3][not multi]
+
+
+@pytest.mark.parametrize("end", [True, 10**400, "1", None, math.nan, math.inf])
+def test_what_is_no_time_is_an_error_of_the_sample(end):
+    with pytest.raises(SampleError, match="holds no events"):
+        events_of([{"start": 0, "end": end}], "a")
+
+
+@pytest.mark.parametrize("label", [1 << 63, -(1 << 70), 1.5, "C", []])
+def test_what_is_no_number_of_a_label_is_an_error_of_the_sample(label):
+    with pytest.raises(SampleError, match="no classes say its number"):
+        Raster("a", 4).drawn([{"start": 0, "end": 1, "label": label}], 5)
 
 
 def test_streams_may_name_columns_of_their_own(output):
