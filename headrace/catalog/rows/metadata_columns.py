@@ -7,13 +7,13 @@ written to the shards and are part of the recordings' digests, so they must not 
 import difflib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
 
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.errors import ConfigError
+from headrace.format.typed_json import json_of
 from headrace.path_templates import path_columns, path_expression
 
 _PREFIX = "metadata_"
@@ -171,26 +171,16 @@ def _converter(dtype: Any) -> _Convert | None:  # noqa: ANN401 - polars types an
         return None
     if kind.is_float():
         return _finite
-    if kind not in _CONVERSIONS:
+    if kind not in _OTHERS:
         raise TypeError(dtype)
-    return _CONVERSIONS[kind]
+    return json_of
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _iso(value: Any) -> str:  # noqa: ANN401 - date, datetime and time share the method and no base
-    return str(value.isoformat())
-
-
-_CONVERSIONS: dict[type[pl.DataType], _Convert] = {
-    pl.Date: _iso,
-    pl.Datetime: _iso,
-    pl.Time: _iso,
-    pl.Duration: timedelta.total_seconds,
-    pl.Decimal: float,
-}
+_OTHERS = {pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Decimal}  # that `json_of` converts
 
 
 def _list_converter(inner: _Convert | None) -> _Convert | None:

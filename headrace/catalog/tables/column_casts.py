@@ -3,10 +3,11 @@
 polars matches the names of objects by their places, has no text of lists, and writes dates unlike JSON.
 """
 
-from datetime import timedelta
 from typing import Any
 
 import polars as pl
+
+from headrace.format.typed_json import json_of
 
 
 def castable(value: pl.Expr, dtype: pl.DataType, wanted: pl.DataType) -> pl.Expr:
@@ -56,9 +57,5 @@ def _of_object(value: pl.Expr, wanted: pl.Field, dtype: pl.DataType | None) -> p
 
 def _as_texts(values: pl.Series) -> pl.Series:
     """Dates, times or durations as text; null stays."""
-    texts = (None if value is None else _as_text(value) for value in values)
+    texts = (None if value is None else str(json_of(value)) for value in values)
     return pl.Series(values.name, list(texts), dtype=pl.String)
-
-
-def _as_text(value: Any) -> str:  # noqa: ANN401 - date, datetime and time share the method and no base
-    return str(value.total_seconds() if isinstance(value, timedelta) else value.isoformat())

@@ -26,7 +26,7 @@ from headrace.catalog.tables.row_origins import RowOrigin, line_names
 from headrace.config.source import SPAN_ROLES, SourceConfig
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import json_of, json_value
 from headrace.path_templates import columns_of
 from headrace.source_kinds import ROW_PLACE, source_kind
 from headrace.stores.temporary_room import temporary_room
@@ -200,7 +200,7 @@ def open_rows(rows: Iterator[Mapping[str, Any]], source: SourceConfig) -> Chosen
         StorageError: the temporary folder is full.
     """
     shown = f"rows of source.uri {source.uri} (kind {source.kind})"
-    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+    encode = json.JSONEncoder(ensure_ascii=False, default=json_of).encode
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", encoding="utf-8") as file:
         num_left_out, names = 0, set[str]()
         while piece := list(islice(rows, _PIECE_ROWS)):

@@ -289,14 +289,18 @@ def _chunk(file: str, column: str, rows: range) -> "pl.Series":
 
 def _other_columns(file: str, column: str) -> Iterator[Mapping[str, Any]]:
     """The rows of a file without its audio, and without other columns of bytes."""
+    import polars as pl  # noqa: PLC0415 - as above
+
     schema = _scan(file).collect_schema()
     names = [name for name, dtype in schema.items() if name != column and "Binary" not in str(dtype)]
     if not names:
-        import polars as pl  # noqa: PLC0415 - as above
-
         yield from ({} for _ in range(_scan(file).select(pl.len()).collect().item()))
         return
-    for batch in _scan(file).select(names).collect(engine="streaming").iter_slices(_ROWS):
+    try:
+        table = _scan(file).select(names).collect(engine="streaming")
+    except pl.exceptions.PolarsError as error:
+        raise ConfigError(f"{file}: not a readable Parquet file: {error}") from error
+    for batch in table.iter_slices(_ROWS):
         yield from batch.iter_rows(named=True)
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import sys
 from dataclasses import replace
+from decimal import Decimal
 from typing import ClassVar
 from unittest.mock import patch
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.catalog.rows.metadata_columns import metadata_dicts
+from headrace.catalog.tables.metadata_files import read_metadata
 from headrace.errors import ConfigError
 from headrace.sources.kinds import parquet
 from headrace.sources.named_files import stamp_of_file
@@ -130,6 +133,31 @@ def test_other_columns_are_metadata_and_bytes_are_left_out(tmp_path):
     (sample,) = found.samples.values()
     assert sample["metadata"].pop("headrace")["source"] == "a.parquet/a.wav"
     assert sample["metadata"] == {"day": "2026-01-02", "tags": ["x", "y"], "own_path": "mine", "id": "7"}
+
+
+def test_values_that_json_has_not_are_those_of_a_table(tmp_path):
+    """Dates, times, durations and decimals, also in lists and objects."""
+    moment = dt.datetime.fromisoformat("2026-01-02T03:04:05.000006")
+    values = {"moment": moment, "zoned": moment.replace(tzinfo=dt.UTC), "day": moment.date(), "hour": moment.time(),
+              "span": dt.timedelta(seconds=1.5), "price": Decimal("1.10")}  # fmt: skip
+    values |= {"many": list(values.values())[-1:], "object": dict(values)}
+    content = write_sound(tmp_path / "a.wav", 1).read_bytes()
+    rows = pl.DataFrame([values]).with_columns(audio=pl.lit({"bytes": content, "path": "a.wav"}), path=pl.lit("a.wav"))
+    rows.drop("path").write_parquet(tmp_path / "a.parquet")
+    rows.drop("audio").write_parquet(tmp_path / "table.parquet")
+    (sample,) = build(tmp_path, {"kind": "parquet", "uri": "a.parquet"}).samples.values()
+    (expected,) = metadata_dicts(read_metadata(tmp_path / "table.parquet").drop("path"))
+    assert {name: sample["metadata"][name] for name in expected} == expected
+    assert (expected["price"], expected["span"], expected["hour"]) == (1.1, 1.5, "03:04:05.000006")
+
+
+def test_a_type_that_cannot_be_read_is_an_error_that_names_the_file(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    wide = arrow.array([None], arrow.decimal256(60, 2))
+    audio = arrow.array([{"bytes": write_sound(tmp_path / "a.wav", 1).read_bytes(), "path": "a.wav"}])
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table({"audio": audio, "w": wide}), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r"a\.parquet: not a readable Parquet file"):
+        rows_of(tmp_path / "a.parquet")
 
 
 def test_a_row_has_the_name_in_its_struct_or_its_number_if_that_is_not_unique(tmp_path):
