@@ -13,7 +13,7 @@ from typing import Protocol
 
 import polars as pl
 
-from headrace.catalog.tables.column_casts import castable, with_plain_texts
+from headrace.catalog.tables.column_casts import castable
 from headrace.catalog.tables.compressed_files import UnpackedFile, is_compressed
 from headrace.catalog.tables.declared_types import DTYPES, intervals_type, is_intervals
 from headrace.catalog.tables.delimited_files import DelimitedTable, read_delimited
@@ -21,7 +21,7 @@ from headrace.catalog.tables.delimited_rows import Dialect
 from headrace.catalog.tables.json_arrays import array_as_lines
 from headrace.catalog.tables.json_lines import in_order, read_json_lines
 from headrace.catalog.tables.one_schema import NamedTable, common_types, has_several_kinds
-from headrace.catalog.tables.parquet_tables import BATCH_ROWS, DeclaredTable, ParquetTable
+from headrace.catalog.tables.parquet_tables import BATCH_ROWS, open_parquet
 from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.config.tables import ColumnType, TableConfig, TableFormat
 from headrace.errors import ConfigError, StorageError
@@ -349,14 +349,8 @@ def _read_json_lines(file: Path, name: str, texts: TextColumns, form: TableConfi
         return read_json_lines(Path(lines.name), name, texts.always, form.types, unit="row", mixed=texts.if_mixed)
 
 
-def _open_parquet(file: Path, name: str, _texts: TextColumns, form: TableConfig) -> MetadataTable:
-    try:
-        schema = pl.scan_parquet(file, glob=False).collect_schema()
-        schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
-    table = ParquetTable(pl.Schema({column: with_plain_texts(dtype) for column, dtype in schema.items()}), file, name)
-    return DeclaredTable.of(table, form.types, name) if form.types else table
+def _open_parquet(file: Path, name: str, texts: TextColumns, form: TableConfig) -> MetadataTable:
+    return open_parquet(file, name, texts.always, form.types)
 
 
 def _stored_types(schema: pl.Schema, name: str, texts: Sequence[str], declared: Mapping[str, ColumnType]) -> pl.Schema:

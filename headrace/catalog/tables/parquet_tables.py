@@ -1,6 +1,6 @@
 """Reads the Parquet table of a user, some rows at a time, and checks the types that are declared for its columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -8,6 +8,7 @@ from typing import BinaryIO
 import polars as pl
 
 from headrace.catalog.tables.cell_types import converted
+from headrace.catalog.tables.column_casts import with_plain_texts
 from headrace.catalog.tables.declared_types import DTYPES, check_values
 from headrace.catalog.tables.json_cells import JsonCells, decoded
 from headrace.config.tables import ColumnType
@@ -40,12 +41,12 @@ class ParquetTable:
         start, size = 0, min(_FIRST_ROWS, BATCH_ROWS)
         while True:
             try:
-                batch = rows.slice(start, size).collect()
+                batch = rows.slice(start, size).collect().cast(self.schema)
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise ConfigError(f"{self.name}: not a readable Parquet file: {error}") from error
             if batch.is_empty():
                 return
-            yield batch.cast(self.schema)
+            yield batch
             start += size
             size = max(1, min(BATCH_ROWS, _BATCH_BYTES * batch.height // max(1, int(batch.estimated_size()))))
 
@@ -96,3 +97,29 @@ class DeclaredTable:
             return values
         dtype = self.schema[values.name]
         return decoded(values, dtype) if kind.is_json else converted(values, dtype)
+
+
+def open_parquet(
+    file: Path, name: str, texts: Collection[str], declared: Mapping[str, ColumnType]
+) -> ParquetTable | DeclaredTable:
+    """Open a Parquet file. Text that is stored as bytes, or by the numbers of a dictionary, is text.
+
+    Args:
+        file: the file.
+        name: its name in error messages.
+        texts: columns that become text.
+        declared: column → its declared type.
+
+    Raises:
+        ConfigError: it cannot be read, or a column of JSON holds something else.
+    """
+    try:
+        schema = pl.scan_parquet(file, glob=False).collect_schema()
+        schema.to_frame()  # fails for types that no table can have, such as decimals of more than 38 digits
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ConfigError(f"{name}: not a readable Parquet file: {error}") from error
+    types = {column: with_plain_texts(dtype) for column, dtype in schema.items()}
+    of_text = {*texts, *(column for column, kind in declared.items() if kind == ColumnType.TEXT)}
+    types |= {column: pl.String() for column in of_text if schema.get(column) == pl.Binary}
+    table = ParquetTable(pl.Schema(types), file, name)
+    return DeclaredTable.of(table, declared, name) if declared else table

@@ -95,3 +95,16 @@ def test_values_of_a_declared_type_fit_or_are_named(tmp_path, values, kind, expe
     else:
         with pytest.raises(ConfigError, match=rf"m\.parquet, {expected}" if "row" in expected else expected):
             read_metadata(tmp_path / "m.parquet", form=form)
+
+
+@pytest.mark.parametrize("column", ["path", "key", "t"])
+@pytest.mark.parametrize("last", [b"y", b"\xff"])
+def test_bytes_in_columns_of_text_are_text_or_an_error_that_names_the_file(tmp_path, column, last):
+    rows = {"path": ["a", "b"], "key": ["c", "d"], "t": ["e", "f"]} | {column: [b"x", last]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "m.parquet")
+    form = TableConfig(types={"t": "text"})
+    if last == b"y":
+        assert read_metadata(tmp_path / "m.parquet", form=form)[column].to_list() == ["x", "y"]
+    else:
+        with pytest.raises(ConfigError, match=r"m\.parquet: not a readable Parquet file: invalid utf8"):
+            read_metadata(tmp_path / "m.parquet", form=form)
