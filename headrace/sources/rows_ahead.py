@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast
 
 _AHEAD_BYTES = 256 << 20
 _BEHIND_BYTES = 32 << 20  # a slow thread may still open these, and tasks of one recording open it again
@@ -11,7 +11,6 @@ _Row: TypeAlias = tuple[str, int | None]
 """A file, and the number of a row."""
 
 
-@runtime_checkable
 class ReadsAhead(Protocol):
     """A source, or the content of one, that makes use of the order in which recordings will be opened."""
 
@@ -21,8 +20,8 @@ class ReadsAhead(Protocol):
 
 def announce(source: object, recordings: Sequence[tuple[str, int]]) -> None:
     """Call `will_open` of a source that has it, unless there are no recordings."""
-    if recordings and isinstance(source, ReadsAhead):
-        source.will_open(recordings)
+    if recordings and hasattr(source, "will_open"):  # `isinstance` does not see what `__getattr__` hands on
+        cast("ReadsAhead", source).will_open(recordings)
 
 
 class RowsAhead:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import soundfile
@@ -168,11 +169,9 @@ def _shards(samples: list[ExportSample], folder: Path) -> Iterator[ExportShard]:
 
 def _give(exporter: Exporter, one: ExportShard | ExportSample) -> None:
     if isinstance(one, ExportShard):
-        assert isinstance(exporter, ShardExporter)
-        exporter.add_shard(one)
+        cast("ShardExporter", exporter).add_shard(one)
     else:
-        assert isinstance(exporter, SampleExporter)
-        exporter.add(one)
+        cast("SampleExporter", exporter).add(one)
 
 
 def _files(folder: Path) -> dict[str, bytes]:

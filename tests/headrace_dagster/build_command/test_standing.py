@@ -141,8 +141,9 @@ def test_other_code_of_a_user_asks_dagster(settled, monkeypatch, code, settings)
 
 def test_what_dagster_does_besides_assets_changes_nothing(settled):
     (settled.datasets / "notes.txt").write_text("not a data set")
-    with sqlite3.connect(settled.folder / "home/history/runs.db") as runs:  # heartbeats of the daemon
-        runs.execute("CREATE TABLE beats (id)")
+    with contextlib.closing(sqlite3.connect(settled.folder / "home/history/runs.db")) as runs:
+        runs.execute("CREATE TABLE beats (id)")  # heartbeats of the daemon
+        runs.commit()
     assert is_settled(settled)
 
 

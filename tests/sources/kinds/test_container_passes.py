@@ -59,7 +59,7 @@ def scanned(tmp_path, kind, num_threads=8):
 
 
 def test_each_row_group_of_parquet_is_decoded_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_chunks", Kept(lambda chunk: sum(map(len, chunk)), 20_000))
+    monkeypatch.setattr(parquet, "_chunks", Kept(lambda chunk: sum(map(len, chunk)), 40_000))  # 6 of 12: threads lag
     for file, sounds in enumerate(SOUNDS):
         audio = [{"bytes": sound, "path": f"{number}.wav"} for number, sound in enumerate(sounds)]
         pl.DataFrame({"audio": audio}).write_parquet(tmp_path / f"{file}.parquet", row_group_size=TO_A_GROUP)
