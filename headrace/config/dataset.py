@@ -185,6 +185,15 @@ class DatasetLoader(yaml.SafeLoader):
     billions.
     """
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, ARG002, FBT001, FBT002
+        """The value of a node. Raises `yaml.YAMLError` if it has the form of a type, such as a date, but no value."""
+        try:
+            return super().construct_object(node, deep=True)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # what PyYAML leaves
+            found = shown(node.value) if isinstance(node, yaml.ScalarNode) else "this"
+            why = f"{found} is not a valid {node.tag.rpartition(':')[2]}; write text in quotation marks"
+            raise yaml.constructor.ConstructorError(None, None, why, node.start_mark) from error
+
     def get_single_node(self) -> yaml.Node | None:
         """The root of the file. Raises `yaml.YAMLError` if it holds too many values."""
         root: yaml.Node | None = super().get_single_node()

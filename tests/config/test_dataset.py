@@ -225,6 +225,30 @@ def test_mistakes_that_yaml_accepts_silently_are_rejected(load, text, says):
 
 
 @pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("2024-13-01", "'2024-13-01' is not a valid timestamp; write text in quotation marks"),
+        ("2024-02-30 10:00:00", "is not a valid timestamp"),
+        ("2024-02-01 25:00:00", "is not a valid timestamp"),
+        ("2024-02-01 10:00:00 +99:00", "is not a valid timestamp"),
+        ("0x_", "'0x_' is not a valid int"),
+        ("0b_", "'0b_' is not a valid int"),
+        ("9" * 5000, "99… is not a valid int"),
+        ("!!int ten", "'ten' is not a valid int"),
+        ("!!float ten", "'ten' is not a valid float"),
+        ("!!bool maybe", "'maybe' is not a valid bool"),
+        ("!!timestamp ten", "'ten' is not a valid timestamp"),
+        ("!!map ten", "'ten' is not a valid map"),
+        ("!!set [ten]", "this is not a valid set"),
+    ],
+)
+@pytest.mark.parametrize("place", ["exclude: [{}]", "loader: {{batch_size: {}}}", "views: {{a: {{where: {}}}}}"])
+def test_values_in_the_form_of_a_type_without_being_one_are_errors_with_their_line(load, value, says, place):
+    with pytest.raises(ConfigError, match=rf"not valid YAML: line 3, column \d+: .*{re.escape(says)}"):
+        load(MINIMAL + place.format(value) + "\n")
+
+
+@pytest.mark.parametrize(
     "alerts",
     [
         "{webhook: 'https://hooks.example.org/hidden-token'}",
