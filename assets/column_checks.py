@@ -46,7 +46,7 @@ def read_tables(
         catalog: the asset that the check is about.
         retyped: gets a line for each column that has another type than before.
     """
-    from headrace.assemble.column_tables import import_table, last_header  # noqa: PLC0415 - polars: not in a code server
+    from headrace.assemble.column_tables import divide_again, import_table, last_header  # noqa: PLC0415 - polars: not in a code server
     from headrace.catalog.compared.type_changes import type_changes  # noqa: PLC0415 - likewise
 
     stamps, faults, numbers = storage.table_stamps(config), [], {"rows": 0, "rows_unmatched": 0}
@@ -55,6 +55,7 @@ def read_tables(
         before = last_header(output, entry.name)
         if entry.optional and not storage.has_table(entry):
             gone += [] if before is None else [entry.table.uri]
+            divide_again(storage.catalog(config), config, entry)
             continue
         read = partial(storage.column_table, entry)
         try:

@@ -5,11 +5,12 @@ names. Rows that name nothing are listed with reasons. The rows of a partition a
 changes nothing.
 """
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -78,7 +79,7 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
 
     Raises:
         ConfigError: the table is invalid, has neither a column `key` nor `path`, or has different rows for one of them.
-            What was imported before stays.
+            What was imported before stays, and is divided again (`divide_again`).
     """
     output = catalog.output
     settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest)
@@ -91,11 +92,53 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
         with closing(TableRows.of(read(), entry, part_bytes)) as rows:
             header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
     except ConfigError as error:
+        divide_again(catalog, config, entry, part_bytes)
         raise ConfigError(f"columns ({entry.name}): {error}") from error
-    write_if_new(output, header_path(entry.name), header.to_bytes())
-    kept = {header_path(entry.name), *header.paths(), *(() if before is None else before.paths())}
-    _remove_old(output, table_folder(entry.name), kept, time.time())
+    _store(output, entry.name, header, before)
     return header
+
+
+def divide_again(
+    catalog: StoredCatalog, config: DatasetConfig, entry: ColumnSetConfig, part_bytes: int = PART_BYTES
+) -> None:
+    """Divide the rows of the last import among the partitions of the catalog, for a table that cannot be read now.
+
+    So samples that moved to another partition keep their values. Without an earlier import, or if a part of it is
+    missing or damaged, nothing is done.
+
+    Args:
+        catalog: the stored catalog.
+        config: the settings of the data set.
+        entry: the set of columns.
+        part_bytes: see `import_table`.
+    """
+    before = last_header(catalog.output, entry.name)
+    if before is None:
+        return
+    joined = dict.fromkeys(("on", "key", "path")) | {before.on: before.column}
+    there = {found.path for found in catalog.output.list(table_folder(entry.name))}
+    with contextlib.suppress(CatalogError, FormatError):  # the build of the partitions reports it
+        table = _ImportedTable(catalog.output, before)
+        with closing(TableRows.of(table, entry.model_copy(update=joined), part_bytes)) as rows:
+            divided = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), "")
+        # No inputs, so that the table is read as soon as it can be.
+        _store(catalog.output, entry.name, replace(before, inputs="", partitions=divided.partitions), before)
+
+
+@dataclass(frozen=True, slots=True)
+class _ImportedTable:
+    """The rows of an import, as a table."""
+
+    output: Storage
+    header: ColumnTableHeader
+
+    @property
+    def schema(self) -> pl.Schema:
+        return next(self.batches()).schema
+
+    def batches(self) -> Iterator[pl.DataFrame]:
+        for partition in self.header.partitions:
+            yield imported_rows(self.output, self.header, partition)
 
 
 def last_header(output: Storage, name: str) -> ColumnTableHeader | None:
@@ -188,6 +231,13 @@ def _unmatched(rows: TableRows, unmatched: pl.DataFrame) -> pl.DataFrame:
         reason=pl.format(f"row {{}} of the table has no {on}", "row"),
     )
     return pl.concat([unknown, nameless]).sort("row")
+
+
+def _store(output: Storage, name: str, header: ColumnTableHeader, before: ColumnTableHeader | None) -> None:
+    """Write the header, and remove parts that neither it nor the one before names."""
+    write_if_new(output, header_path(name), header.to_bytes())
+    kept = {header_path(name), *header.paths(), *(() if before is None else before.paths())}
+    _remove_old(output, table_folder(name), kept, time.time())
 
 
 def _remove_old(output: Storage, folder: str, kept: set[str], now_seconds: float) -> None:

@@ -6,13 +6,14 @@ import polars as pl
 import pytest
 
 from headrace.assemble.column_sets import bring_columns_up_to_date, build_columns, rows_of_set
-from headrace.assemble.column_tables import import_table
+from headrace.assemble.column_tables import divide_again, import_table
 from headrace.audio import AudioFormat
 from headrace.catalog.stored.column_header import read_table_header
 from headrace.catalog.stored.header import read_header
 from headrace.catalog.stored.parts import existing_catalog
 from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.config.content import ColumnSetConfig
+from headrace.config.partitioning import Partitioning
 from headrace.errors import ConfigError
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.column_table import ColumnKind
@@ -263,3 +264,45 @@ def test_intervals_stay_intervals(built):
         "[]",
         "[{'start': 0.0, 'end': 1.5, 'word': 'ja'}]",
     ]
+
+
+LAYOUTS = {
+    "other shares": {"splits": {"train": 0.2, "test": 0.8}, "partitions": {"train": 2}},
+    "more partitions": {"splits": {"train": 0.8, "test": 0.2}, "partitions": {"train": 5}},
+    "fewer partitions": {"splits": {"train": 0.8, "test": 0.2}, "partitions": {}},
+    "another split": {"splits": {"train": 0.5, "held-out": 0.5}, "partitions": {"train": 2}},
+}
+
+
+def table_gone(captioned, entry):
+    divide_again(existing_catalog(captioned.project.output), captioned.project.config(), entry)
+
+
+def table_invalid(captioned, entry):
+    table = TableInMemory(pl.DataFrame({entry.on: ["x", "x"], "caption": ["1", "2"]}))
+    with pytest.raises(ConfigError, match="different rows"):
+        import_table(
+            existing_catalog(captioned.project.output), captioned.project.config(), entry, "new", lambda: table
+        )
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("fails", [table_gone, table_invalid])
+@pytest.mark.parametrize("on", ["key", "path"])
+def test_samples_that_move_keep_their_values_while_their_table_cannot_be_read(tmp_path, fails, on, layout):
+    captioned = Captioned(tmp_path)
+    names = captioned.keys if on == "key" else captioned.paths
+    table = pl.DataFrame(
+        {on: names, "caption": [f"about {name}" for name in names], "tags": [[name] for name in names]}
+    )
+    header = captioned.join(table, on=on)
+    expected = captioned.rows()
+    captioned.project.layout = Partitioning(**layout, samples_per_shard=4)
+    captioned.project.build()
+    fails(captioned, ColumnSetConfig(name="captions", table="captions.csv", on=on))
+    bring_columns_up_to_date(captioned.project.output, captioned.project.config(), "captions")
+    assert captioned.rows() == expected
+    again = captioned.join(table, on=on)
+    assert (again.num_rows, again.num_without, again.types) == (header.num_rows, 0, header.types)
+    assert captioned.rows() == expected
