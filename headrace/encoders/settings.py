@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 S = TypeVar("S")
+_MOST = 2**31 - 1  # torch fails beyond 64 bits, with errors of its own
 
 
 def parse(kind: str, settings: Mapping[str, object], form: type[S], *, what: str = "encoder") -> S:
@@ -41,6 +42,8 @@ def parse(kind: str, settings: Mapping[str, object], form: type[S], *, what: str
         value = getattr(parsed, name)
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{what} {kind}: {name}: expected a finite number, found {value}")
+        if isinstance(value, int) and abs(value) > _MOST:
+            raise ConfigError(f"{what} {kind}: {name}: expected a whole number of at most {_MOST}, found {value}")
     return parsed
 
 

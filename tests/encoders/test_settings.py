@@ -28,6 +28,8 @@ def test_settings_are_converted_and_have_their_defaults():
     [
         ({"size": 1, "colour": 2}, "unknown setting 'colour'; the settings are: size, rate, path"),
         ({}, "the setting 'size' is required and missing"),
+        ({"size": 10**23}, "size: expected a whole number of at most 2147483647, found 1000"),
+        ({"size": -(10**23)}, "size: expected a whole number of at most 2147483647, found -1000"),
         ({"size": "many"}, "size: expected a whole number, found 'many'"),
         ({"size": "many", "rate": "fast"}, "size: .*; rate: expected a number"),
         ({"size": 1, "rate": float("nan")}, "rate: expected a finite number"),
