@@ -203,6 +203,19 @@ class DatasetLoader(yaml.SafeLoader):
             )
         return root
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:  # noqa: ANN401 - typed so in PyYAML
+        r"""The text of a node, in which `"\ud83d\ude00"` is one character, as in JSON; half of one is no text.
+
+        Raises:
+            yaml.YAMLError: the text has half of a character.
+        """
+        text = super().construct_scalar(node)
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeError as error:
+            why = f"{shown(text)} has half of a character (a surrogate); write the character itself"
+            raise yaml.constructor.ConstructorError(None, None, why, node.start_mark) from error
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """The mapping of a node. Raises `yaml.YAMLError` for a duplicate key."""
         seen: set[str] = set()

@@ -63,6 +63,7 @@ class JsonContent(StrEnum):
     """The provenance only: a change of the metadata writes no tar again."""
 
 
+_MOST_SETTLING = 1e9  # thirty years; times are nanoseconds since 1970, in 64 bits
 _OTHER_AUDIO = ("oga", "sph", "mp4", "webm", "wma", "aac")
 _OF_FILES = ("digests", "follow_links", "ignore", "path_columns", "sidecars")
 """Keys that are about the files of a folder or bucket."""
@@ -180,7 +181,7 @@ class SourceConfig(Section):
     span_tolerance_seconds: float = Field(0.05, ge=0, allow_inf_nan=False)
     duplicates: Duplicates = Duplicates.KEEP
     digests: Digests = Digests.READ
-    settle_seconds: float = Field(5.0, ge=0, allow_inf_nan=False)
+    settle_seconds: float = Field(5.0, ge=0, le=_MOST_SETTLING, allow_inf_nan=False)
     min_seconds: float = Field(0.0, ge=0, allow_inf_nan=False)
     json_content: JsonContent = Field(JsonContent.EMBED, alias="json")
     validation: Annotated[str, AfterValidator(checked_object)] | None = Field(None, alias="schema")

@@ -249,6 +249,32 @@ def test_values_in_the_form_of_a_type_without_being_one_are_errors_with_their_li
 
 
 @pytest.mark.parametrize(
+    "place",
+    [
+        "group_by: {}",
+        "exclude: [{}]",
+        "views: {{a: {{where: {}}}}}",
+        "owners: [{}]",
+        "{}: 1",
+        "alerts: {{smtp: {}}}",
+    ],
+)
+@pytest.mark.parametrize("escaped", [r"\ud800", r"a\ude00", r"\ude00\ud83d"])
+def test_half_of_a_character_is_an_error_with_its_line(load, place, escaped):
+    with pytest.raises(ConfigError, match=r"line 3, column \d+: .* has half of a character"):
+        load(MINIMAL + place.format(f'"{escaped}"') + "\n")
+
+
+def test_two_escaped_halves_are_a_character_as_in_json(load):
+    assert load(MINIMAL + r'group_by: "\ud83d\ude00"').group_by == "\U0001f600"
+
+
+def test_files_settle_within_the_times_that_a_scan_can_count(load):
+    with pytest.raises(ConfigError, match=r"source.settle_seconds: expected at most 1e\+09"):
+        load("source: {uri: a, settle_seconds: 1e30}\noutput: {uri: out}\n")
+
+
+@pytest.mark.parametrize(
     "alerts",
     [
         "{webhook: 'https://hooks.example.org/hidden-token'}",
