@@ -23,6 +23,7 @@ _EXPECTED = {
     "invalid_key": "text",
     "string_too_short": "text that is not empty",
     "dict_type": "keys and values",
+    "model_type": "keys and values",
     "list_type": "a list: […]",
     "tuple_type": "a list: […]",
     "greater_than_equal": "at least {ge}",

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError
 from headrace.source_kinds import SourceKind
 from headrace.sources.items import Item, ItemCorpus, Place
 from headrace.sources.kinds.lhotse_rows import Supervisions, cut_rows, recording_rows
+from headrace.sources.kinds.lhotse_values import check_values
 from headrace.sources.listing import FileStamp
 from headrace.sources.named_files import base_of, files_of, folder_of, is_url, joined, relative, root_of, stamp_of_file
 from headrace.sources.tar_places import member_item, place_in_tar, tar_fault, tar_members
@@ -106,11 +107,10 @@ class LhotseItems:
         return found
 
     def _objects(self, form: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The file of each object of a form, and the object. Raises `ConfigError` for one without id."""
+        """The file of each object of a form, and the object. Raises `ConfigError`: see `check_values`."""
         for file in self._forms.get(form, ()):
             for line, content in json_lines(file):
-                if not isinstance(content.get("id"), str):
-                    raise ConfigError(f"{file}, line {line}: expected an id of text")
+                check_values(content, f"{file}, line {line}")
                 yield file, content
 
     def _recordings(self) -> Iterator[tuple[dict[str, Any], _Named]]:

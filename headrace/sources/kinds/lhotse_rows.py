@@ -87,7 +87,7 @@ def _supervision_row(supervision: _Object, recording: _Object, path: str, offset
     return {"id": supervision.get("id"), "path": path, **span, **about}
 
 
-def _columns(supervisions: Sequence[_Object], length: object) -> dict[str, Any]:
+def _columns(supervisions: Sequence[_Object], length: float | None) -> dict[str, Any]:
     """The columns of a sample with supervisions: their texts joined, what they have in common, and all as intervals."""
     ordered = sorted(supervisions, key=lambda supervision: _number(supervision.get("start")))
     found: dict[str, Any] = {}
@@ -98,14 +98,14 @@ def _columns(supervisions: Sequence[_Object], length: object) -> dict[str, Any]:
         else:
             found[name] = values[0] if values and len(set(map(str, values))) == 1 else None
     one = ordered[0] if len(ordered) == 1 else {}
-    intervals = [_interval(supervision, _number(length)) for supervision in ordered]
+    intervals = [_interval(supervision, length or 0.0) for supervision in ordered]
     return {**found, "supervisions": intervals, **_alignments(one, 0.0), **_custom(one)}
 
 
 def _interval(supervision: _Object, length: float) -> dict[str, Any]:
     begin = _number(supervision.get("start"))
     end = max(0.0, begin + _number(supervision.get("duration")))
-    end = min(end, length) if length else end
+    end = min(end, length) if length > 0 else end
     span = {"start": min(max(0.0, begin), end), "end": end}
     return {**span, **{name: supervision.get(name) for name in ("id", *_COLUMNS)}}
 
