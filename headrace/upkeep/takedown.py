@@ -3,6 +3,7 @@
 All shards in the folders count, also those that no snapshot names any more. Nothing is changed.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 CATALOG = "catalog"
 _PATH = "path"
 _PARTS = "/parts/"
+_PROVENANCE = re.compile(r"(own_)*provenance")
 _MARKS = ("=", "<", ">", "(", " is ", " in ", " like ", " ilike ", " between ", " not ")  # of conditions
 
 
@@ -71,7 +73,8 @@ class SampleSearch:
     def keys_of(self, what: str) -> frozenset[str]:
         """The keys that a text means: a key, the key of a recording that was cut into segments, or a path.
 
-        The path is that of a recording in the source, as the columns `metadata` have it.
+        The path is that of a recording in the source, as the columns `metadata` have it, or in the source of an
+        earlier output from which this one was made (`kind: headrace`).
         """
         indexes = chain.from_iterable(shards.values() for shards in self._shards.values())
         earlier = {key: paths for rows in self._earlier_catalogs.values() for key, paths in rows.items() if key}
@@ -237,8 +240,8 @@ class SampleSearch:
     def _keys_of_path(self, path: str) -> Iterator[str]:
         for tables in self._columns.values():
             for table in tables.values():
-                pairs = zip(_fact(table, _PATH), _fact(table, "key"), strict=False)
-                yield from (key for found, key in pairs if found == path)
+                for paths in (_fact(table, _PATH), *_earlier_paths(table)):
+                    yield from (key for found, key in zip(paths, _fact(table, "key"), strict=False) if path in found)
 
 
 def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> tuple[list[str], list[Holding]]:
@@ -305,3 +308,22 @@ def _fact(table: ColumnTable, name: str) -> list[str]:
     if not any(spec.is_fact and spec.name == name for spec in table.specs):
         return []
     return [str(value) for value in table.column(name, is_fact=True).take(range(len(table)))]
+
+
+def _earlier_paths(table: ColumnTable) -> Iterator[list[frozenset[str]]]:
+    """For each earlier output from which this one was made: the paths of the recordings of each sample in its source.
+
+    `kind: headrace` keeps them in the columns `provenance`, `own_provenance` and so on.
+    """
+    for spec in table.specs:
+        if _PROVENANCE.fullmatch(spec.name):
+            yield [_sources(value) for value in table.column(spec.name).take(range(len(table)))]
+
+
+def _sources(provenance: object) -> frozenset[str]:
+    """The path, or that of each named audio field, of a provenance; none of another value."""
+    if not isinstance(provenance, Mapping):
+        return frozenset()
+    fields = provenance.get("fields")
+    about = [provenance, *(fields.values() if isinstance(fields, Mapping) else ())]
+    return frozenset(str(one["source"]) for one in about if isinstance(one, Mapping) and "source" in one)

@@ -66,6 +66,30 @@ def test_find_lists_every_part_that_holds_a_sample_by_key_and_by_path(run, made)
     assert found_parts(run, second, folder) == ([second], EVERYWHERE - {"views/some"})
 
 
+@pytest.mark.parametrize("column", ["provenance", "own_provenance", "own_own_provenance"])
+@pytest.mark.parametrize("of_fields", [False, True])
+def test_find_takes_the_path_of_a_recording_in_the_source_of_an_earlier_output(run, tmp_path, column, of_fields):
+    write_dataset(tmp_path, {"train": (corpus := clips(6))})
+
+    def provenance(key):
+        fields = {"fields": {"mix": {"source": f"{key}.wav"}, "bass": {"source": f"{key}-bass.wav"}}}
+        return {"source": f"{key}.wav", **(fields if of_fields else {})}
+
+    others = {"other": ("json", lambda key: {"source": corpus[0].key}), "own_text": ("string", lambda key: key)}
+    write_columns(tmp_path, "metadata", {column: ("json", provenance), **others})
+    wanted = corpus[2].key
+    held = ([wanted], {"audio", "columns/metadata"})
+    assert found_parts(run, f"{wanted}.wav", tmp_path) == held
+    assert found_parts(run, f"{wanted}-bass.wav", tmp_path) == (held if of_fields else ([], set()))
+
+
+def test_a_column_of_the_user_with_the_name_provenance_is_no_path(run, tmp_path):
+    write_dataset(tmp_path, {"train": clips(2)})
+    write_columns(tmp_path, "metadata", {"provenance": ("string", lambda key: "a.wav")})
+    write_columns(tmp_path, "more", {"provenance": ("json", lambda key: ["a.wav", {"source": "a.wav"}])})
+    assert found_parts(run, "a.wav", tmp_path) == ([], set())
+
+
 def test_find_takes_a_condition_on_columns(run, made):
     folder, keys = made
     wanted = sorted(key for key in keys if key[-1] == keys[3][-1])
