@@ -240,7 +240,8 @@ class SampleSearch:
     def _keys_of_path(self, path: str) -> Iterator[str]:
         for tables in self._columns.values():
             for table in tables.values():
-                for paths in (_fact(table, _PATH), *_earlier_paths(table)):
+                own = [frozenset({found}) for found in _fact(table, _PATH)]
+                for paths in (own, *_earlier_paths(table)):
                     yield from (key for found, key in zip(paths, _fact(table, "key"), strict=False) if path in found)
 
 

@@ -64,6 +64,7 @@ def test_find_lists_every_part_that_holds_a_sample_by_key_and_by_path(run, made)
     assert found_parts(run, first, folder) == ([first], EVERYWHERE)
     assert found_parts(run, "a/first.wav", folder) == ([first], EVERYWHERE)
     assert found_parts(run, second, folder) == ([second], EVERYWHERE - {"views/some"})
+    assert found_parts(run, "first.wav", folder) == ([], set())  # a part of a path
 
 
 @pytest.mark.parametrize("column", ["provenance", "own_provenance", "own_own_provenance"])
