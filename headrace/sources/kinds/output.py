@@ -254,8 +254,13 @@ def _paths(place: str, index: ShardIndex, row: int) -> dict[str, str | None]:
     return {"path": first, **{f"{name}_path": f"{place}/{index.key(row)}.{member}" for name, member in named}}
 
 
-def _open(uri: str, options: OutputOptions, _exclude: Sequence[str]) -> ItemCorpus:
-    roots = _roots(uri)
+def _open(uri: str, options: OutputOptions, exclude: Sequence[str]) -> ItemCorpus:
+    roots, written = _roots(uri), {_real(place) for place in exclude}
+    if itself := next((root for root in roots if _real(root) in written), None):
+        raise ConfigError(
+            f"source.uri {itself}: output.uri is the same folder, and each build would change its own source; give the "
+            "new output a place of its own"
+        )
     if len(roots) == 1 and not options.prefix:
         return ItemCorpus(uri, _items(roots[0], options))
     if options.snapshot is not None and len(roots) > 1:
@@ -281,6 +286,12 @@ def _roots(uri: str) -> list[str]:
     if is_url(uri) and (wrong := next((part for part in parts if not is_url(part) and not part.startswith("/")), None)):
         raise ConfigError(f"source.uri: {wrong}: write an absolute path, as other outputs are URLs")
     return [absolute(part) for part in parts]
+
+
+def _real(place: str) -> str:
+    """A place without links and slashes at its end, to compare it with another one."""
+    whole = absolute(place)
+    return whole.rstrip("/") if is_url(whole) else str(Path(whole).resolve())
 
 
 def _items(root: str, options: OutputOptions, name: str = "") -> OutputItems:

@@ -260,3 +260,14 @@ def test_a_choice_that_is_not_there_is_an_error(output, options, said):
 def test_a_folder_without_snapshots_is_an_error(tmp_path):
     with pytest.raises(ConfigError, match="expected an output of Headrace"):
         listed(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["{0}", "{0}/", "{0}/../output", "{1}/link", "file://{0}", "{1}/other,{0}"])
+def test_an_output_is_not_its_own_source(tmp_path, form):
+    itself = build(tmp_path, folder_and_table(tmp_path)).remote
+    build(tmp_path, folder_and_table(tmp_path), output={"uri": str(tmp_path / "other")})
+    (tmp_path / "link").symlink_to(itself)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ConfigError, match=r"source\.uri .*output\.uri is the same folder.*a place of its own"):
+        build(tmp_path, {"kind": "headrace", "uri": form.format(itself, tmp_path)})
+    assert sorted(tmp_path.rglob("*")) == before
