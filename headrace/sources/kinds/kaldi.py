@@ -22,7 +22,8 @@ from headrace.sources.named_files import absolute, base_of, joined, opened, rela
 from headrace.sources.text_tables import numbered_lines
 
 _TABLES = ("wav.scp", "segments", "text", "utt2spk", "utt2lang", "spk2gender", "reco2file_and_channel")
-_IN_ARCHIVE = re.compile(r"(.+):([0-9]+)")
+_DIGITS = 18  # of a number that fits into 64 bits
+_IN_ARCHIVE = re.compile(rf"(.+):([0-9]{{1,{_DIGITS}}})")
 _LETTERS = {"A": 0, "B": 1}
 _HEADER = 16
 _SPAN_FIELDS = 3
@@ -241,7 +242,7 @@ def _channels(texts: Iterable[str]) -> dict[str, int]:
     Args:
         texts: the names of channels in the whole file; others are left out.
     """
-    numbers = {text: int(text) for text in texts if text.isdecimal()}
+    numbers = {text: int(text[:_DIGITS]) for text in texts if text.isdecimal()}  # no recording has the rest
     first = 0 if 0 in numbers.values() else 1
     return _LETTERS | {text: number - first for text, number in numbers.items()}
 

@@ -344,3 +344,16 @@ def test_a_data_directory_without_channels_gives_whole_recordings(tmp_path):
     (sample,) = build(tmp_path, {"kind": "kaldi", "uri": "data"}).samples.values()
     assert sample["audio"].shape == (2, 400)
     assert "channel" not in sample["metadata"]
+
+
+@pytest.mark.parametrize("digits", [18, 19, 25, 5000])
+def test_numbers_of_any_length_are_read(tmp_path, digits):
+    write_sound(tmp_path / "a.wav", 1)
+    (tmp_path / "a.ark").write_bytes(b"u " + (tmp_path / "a.wav").read_bytes())
+    (tmp_path / "wav.scp").write_text(f"u a.ark:{'9' * digits}\nv a.wav\n")
+    (tmp_path / "reco2file_and_channel").write_text(f"v a {'9' * digits}\n")
+    (tmp_path / "segments").write_text(f"s v 0 0.01\nt v 0 0.01 {'8' * digits}\n")
+    corpus = open_corpus("kaldi", str(tmp_path), {})
+    (found,) = corpus.list()
+    assert [code is None for code in found.code] == [False, True]
+    assert all(row["channel"] > 10**16 for row in corpus.rows().read())
