@@ -31,7 +31,7 @@ class MatchedRows:
 
     Attributes:
         joined: rows that match, under the numbers of their partitions (`PARTITION`): a path may be in several.
-        unmatched: number (`ROW`) and name of the rows that match nothing.
+        unmatched: rows that match nothing, with their numbers (`ROW`).
         num_merged: rows that were left out because they repeat another row.
     """
 
@@ -116,7 +116,7 @@ class TableRows:
             differing.add(rows)
             merged = rows.filter(pl.col(self.column).is_first_distinct())
             joined = merged.drop(ROW).join(names, on=self.column, how="inner")
-            unmatched = merged.join(names, on=self.column, how="anti").select(ROW, self.column)
+            unmatched = merged.join(names, on=self.column, how="anti")
             yield MatchedRows(joined, unmatched, rows.height - merged.height)
         differing.check()
 

@@ -8,9 +8,10 @@ changes nothing.
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -90,7 +91,9 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
         return before
     try:
         with closing(TableRows.of(read(), entry, part_bytes)) as rows:
-            header = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), inputs)
+            place = _Place(catalog, entry.name, there)
+            divided = _divided(rows, place, config.audio.format(), [ROW, rows.column])
+            header = _header(rows, divided, inputs, place)
     except ConfigError as error:
         divide_again(catalog, config, entry, part_bytes)
         raise ConfigError(f"columns ({entry.name}): {error}") from error
@@ -103,8 +106,8 @@ def divide_again(
 ) -> None:
     """Divide the rows of the last import among the partitions of the catalog, for a table that cannot be read now.
 
-    So samples that moved to another partition keep their values. Without an earlier import, or if a part of it is
-    missing or damaged, nothing is done.
+    So samples that moved to another partition keep their values, and those that come back get theirs. Nothing is done
+    without an earlier import, if a part of it is missing or damaged, or if the catalog is that of the last call.
 
     Args:
         catalog: the stored catalog.
@@ -113,16 +116,19 @@ def divide_again(
         part_bytes: see `import_table`.
     """
     before = last_header(catalog.output, entry.name)
-    if before is None:
+    inputs = f"again {catalog.header.digest}"  # not those of a table, which is read as soon as it can be
+    if before is None or before.inputs == inputs or not before.partitions:
         return
     joined = dict.fromkeys(("on", "key", "path")) | {before.on: before.column}
     there = {found.path for found in catalog.output.list(table_folder(entry.name))}
     with contextlib.suppress(CatalogError, FormatError):  # the build of the partitions reports it
-        table = _ImportedTable(catalog.output, before)
+        table = _ImportedTable.of(catalog.output, before)
         with closing(TableRows.of(table, entry.model_copy(update=joined), part_bytes)) as rows:
-            divided = _divided(rows, _Place(catalog, entry.name, there), config.audio.format(), "")
-        # No inputs, so that the table is read as soon as it can be.
-        _store(catalog.output, entry.name, replace(before, inputs="", partitions=divided.partitions), before)
+            place = _Place(catalog, entry.name, there)
+            divided = _divided(rows, place, config.audio.format(), list(rows.schema))
+        left = divided.unmatched.sort(before.column)
+        kept = _part(place, "left", left, 0) if left.height else None
+        _store(catalog.output, entry.name, replace(before, inputs=inputs, partitions=divided.parts, left=kept), before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +137,15 @@ class _ImportedTable:
 
     output: Storage
     header: ColumnTableHeader
+    schema: pl.Schema
 
-    @property
-    def schema(self) -> pl.Schema:
-        return next(self.batches()).schema
+    @classmethod
+    def of(cls, output: Storage, header: ColumnTableHeader) -> "_ImportedTable":
+        return cls(output, header, _rows_of(output, header, header.parts()[0]).schema)
 
     def batches(self) -> Iterator[pl.DataFrame]:
-        for partition in self.header.partitions:
-            yield imported_rows(self.output, self.header, partition)
+        for part in self.header.parts():
+            yield _rows_of(self.output, self.header, part)
 
 
 def last_header(output: Storage, name: str) -> ColumnTableHeader | None:
@@ -159,6 +166,11 @@ def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) ->
     part = header.partitions.get(partition)
     if part is None:
         raise CatalogError(f"{output.uri}: the columns were imported without {partition}; scan the source again")
+    return _rows_of(output, header, part)
+
+
+def _rows_of(output: Storage, header: ColumnTableHeader, part: TablePart) -> pl.DataFrame:
+    """The rows of a part. Raises as `imported_rows` does."""
     place = f"{output.uri}/{part.path}"
     try:
         blob = output.read(part.path)
@@ -171,8 +183,16 @@ def imported_rows(output: Storage, header: ColumnTableHeader, partition: str) ->
     return parsed_table(blob, place, {header.column: pl.String})[0]
 
 
-def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) -> ColumnTableHeader:
-    """Store the rows of each partition, and those that match nothing."""
+class _Divided(NamedTuple):
+    """Partition → its stored rows, columns of the rows that match nothing, and the number of merged rows."""
+
+    parts: dict[str, TablePart]
+    unmatched: pl.DataFrame
+    num_merged: int
+
+
+def _divided(rows: TableRows, place: _Place, audio: AudioFormat, of_unmatched: Sequence[str]) -> _Divided:
+    """Store the rows of each partition. Of rows that match nothing, some columns are kept."""
     names = list(place.catalog.header.partitions)
     num_names = []
     for number, found in enumerate(_names(place.catalog, rows.on, audio)):
@@ -184,19 +204,28 @@ def _divided(rows: TableRows, place: _Place, audio: AudioFormat, inputs: str) ->
         unmatched, num_merged = [], 0
         for matched in rows.matched():
             joined.add(matched.joined, bucket_of_numbers(matched.joined[PARTITION], len(names)))
-            unmatched.append(matched.unmatched)
+            unmatched.append(matched.unmatched.select(of_unmatched))
             num_merged += matched.num_merged
         parts: dict[str, TablePart] = {}
         for run in parts_of([joined], rows.part_bytes):
             sorted_rows = joined.part(run).sort(PARTITION, rows.column)
             for number, part in divided_by_number(sorted_rows, PARTITION, run, len(names)):
-                path, blob, sha256 = place.write(f"parts/{names[number]}", part)
-                without_row = num_names[number] - part.height
-                parts[names[number]] = TablePart(path, len(blob), sha256, part.height, without_row)
-    listed = _unmatched(rows, pl.concat(unmatched))
+                parts[names[number]] = _part(place, names[number], part, num_names[number] - part.height)
+    return _Divided(parts, pl.concat(unmatched), num_merged)
+
+
+def _part(place: _Place, label: str, rows: pl.DataFrame, num_without: int) -> TablePart:
+    path, blob, sha256 = place.write(f"parts/{label}", rows)
+    return TablePart(path, len(blob), sha256, rows.height, num_without)
+
+
+def _header(rows: TableRows, divided: _Divided, inputs: str, place: _Place) -> ColumnTableHeader:
+    """The header of an import, whose rows that match nothing are listed."""
+    listed = _unmatched(rows, divided.unmatched)
     path = place.write("unmatched", listed)[0] if listed.height else ""
     types = {name: type_word(dtype) for name, dtype in rows.schema.items() if name != rows.column}
-    return ColumnTableHeader(inputs, rows.on, rows.column, types, rows.num_rows, num_merged, listed.height, path, parts)
+    counts = rows.num_rows, divided.num_merged, listed.height
+    return ColumnTableHeader(inputs, rows.on, rows.column, types, *counts, path, divided.parts)
 
 
 def _names(catalog: StoredCatalog, on: str, audio: AudioFormat) -> Iterator[pl.Series]:

@@ -52,7 +52,7 @@ def plain_console(*, stderr: bool = False) -> Console:
     What goes into a pipe or a file is not folded, because programs read it line by line; `COLUMNS` sets another width.
     """
     console = _PlainConsole(stderr=stderr, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if not console.file.isatty() and "COLUMNS" not in os.environ:
         console.width = _PIPE_COLUMNS
     return console
 

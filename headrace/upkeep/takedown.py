@@ -37,6 +37,8 @@ _PATH = "path"
 _PARTS = "/parts/"
 _PROVENANCE = re.compile(r"(own_)*provenance")
 _MARKS = ("=", "<", ">", "(", " is ", " in ", " like ", " ilike ", " between ", " not ")  # of conditions
+_OF_CONDITIONS = re.compile("[=<>'\"]")
+_SUFFIX = re.compile(r"\.\w{1,5}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +81,41 @@ class SampleSearch:
         indexes = chain.from_iterable(shards.values() for shards in self._shards.values())
         earlier = {key: paths for rows in self._earlier_catalogs.values() for key, paths in rows.items() if key}
         keys = {*chain.from_iterable(index.keys() for index in indexes), *earlier}
-        named = {key for key in keys if what in {key, recording_key(key), span_recording(key)}}
+        named = {key for key in keys if what in _aliases(key)}
         if not named:
             recordings = {*self._keys_of_path(what), *(key for path, key in self._in_catalog if path == what)}
             recordings |= {key for key, paths in earlier.items() if what in paths}
             named = {key for key in keys if not recordings.isdisjoint({key, recording_key(key)})}
         return frozenset(named)
 
+    def rows_left(self, keys: Collection[str], what: str) -> Iterator[Holding]:
+        """Rows of samples that are in no shard any more, in tables of columns that a scan divided among partitions.
+
+        A scan divides the tables that the YAML names, so those of a set that left the YAML stay as they were.
+
+        Args:
+            keys: the keys that `what` means.
+            what: a key or a path; of a sample that was taken down, it may mean no key.
+        """
+        gone = {key for key in keys if all(index.find(key) is None for index in self._audio.values())}
+        gone |= {what} if len(gone) == len(keys) else set()
+        if not gone or find_spec("polars") is None:
+            return
+        earlier = chain.from_iterable(rows.items() for rows in self._earlier_catalogs.values())
+        pairs = {*self._in_catalog, *((path, key) for key, paths in earlier for path in paths)}
+        names = {name: name for name in gone} | {other: name for pair in pairs for name, other in _both(pair, gone)}
+        for entry in sorted(self._output.list(TABLES_FOLDER), key=lambda entry: entry.path):
+            if _PARTS in entry.path:
+                stored = _parquet(self._output, entry.path, [0]).to_series(0)
+                held = {names[alias] for name in stored for alias in _aliases(name) if alias in names}
+                file = entry.path.removeprefix(CATALOG_FOLDER)
+                yield from (Holding(CATALOG, name, file, ()) for name in sorted(held))
+
     def is_true_or_false(self, what: str) -> bool:
         """Whether a text is the name of a column of true and false, which is a condition by itself."""
-        try:
-            tree = parsed(what)
-        except ConfigError:
+        if not _parses(what):
             return False
+        tree = parsed(what)
         specs = chain.from_iterable(table.specs for tables in self._columns.values() for table in tables.values())
         flags = {spec.name for spec in specs if spec.kind is ColumnKind.BOOL}
         return isinstance(tree, Name) and tree.parts[-1] in flags
@@ -159,7 +183,7 @@ class SampleSearch:
                 yield from (Holding(part, key, file, named[file]) for key in held)
 
     def _in_views(self, wanted: frozenset[str]) -> Iterator[Holding]:
-        audio = self._output.at(AUDIO)
+        audio, places = self._output.at(AUDIO), self._places(wanted)
         for view in view_folders(self._output):
             found: dict[tuple[str, str], list[int]] = defaultdict(list)
             for number in view.numbers:
@@ -172,19 +196,19 @@ class SampleSearch:
                     if (file := snapshot.counts.get(partition)) is None:
                         continue
                     counts = counts_of(read_counts(view.storage, file), f"{view.storage.uri}/{file.path}")
-                    for key, place in self._places(table, rows, wanted):
+                    for key, place in _in_partition(table, rows, places):
                         if counts[place]:
                             found[key, file.path].append(number)
             yield from (Holding(view.name, *held, tuple(numbers)) for held, numbers in sorted(found.items()))
 
-    def _places(self, table: ShardTable, rows: slice, wanted: frozenset[str]) -> Iterator[tuple[str, int]]:
-        """Each wanted key of a partition and the number of its sample there; none of shards that are gone."""
-        start = 0
-        for row in range(rows.start, rows.stop):
-            if (index := self._audio.get(table.name(row))) is not None:
-                places = ((key, index.find(key)) for key in wanted)
-                yield from ((key, start + place) for key, place in places if place is not None)
-            start += int(table.num_samples[row])
+    def _places(self, wanted: frozenset[str]) -> Mapping[str, Sequence[tuple[str, int]]]:
+        """Audio shard → the wanted keys in it, and their rows; without the shards that have none."""
+        found = {}
+        for shard, index in self._audio.items():
+            keys = wanted if len(wanted) < len(index) else wanted.intersection(index.keys())
+            if rows := [(key, row) for key in keys if (row := index.find(key)) is not None]:
+                found[shard] = rows
+        return found
 
     def _in_earlier_catalogs(self, wanted: frozenset[str]) -> Iterator[Holding]:
         for file, rows in self._earlier_catalogs.items():
@@ -202,27 +226,6 @@ class SampleSearch:
                 if {"key", _PATH} <= set(rows.columns):
                     found[entry.path.removeprefix(CATALOG_FOLDER)] = dict(_paths(rows))
         return found
-
-    def rows_left(self, keys: Collection[str], what: str) -> Iterator[Holding]:
-        """Rows of samples that are in no shard any more, in tables of columns that a scan divided among partitions.
-
-        A scan divides the tables that the YAML names, so those of a set that left the YAML stay as they were.
-
-        Args:
-            keys: the keys that `what` means.
-            what: a key or a path; of a sample that was taken down, it may mean no key.
-        """
-        gone = {key for key in keys if all(index.find(key) is None for index in self._audio.values())}
-        gone |= set() if keys else {what}
-        if not gone or find_spec("polars") is None:
-            return
-        pairs = [*self._in_catalog, *((key, path) for path, key in self._in_catalog)]
-        names = {name: name for name in gone} | {other: name for other, name in pairs if name in gone}
-        for entry in sorted(self._output.list(TABLES_FOLDER), key=lambda entry: entry.path):
-            if _PARTS in entry.path:
-                held = names.keys() & set(_parquet(self._output, entry.path).to_series(0))
-                file = entry.path.removeprefix(CATALOG_FOLDER)
-                yield from (Holding(CATALOG, names[name], file, ()) for name in sorted(held))
 
     @cached_property
     def _in_catalog(self) -> Sequence[tuple[str, str]]:
@@ -262,16 +265,16 @@ def find_samples(output: Storage, what: str, progress: Callable[[], object]) -> 
     keys = search.keys_of(what)
     if not keys and (is_condition(what) or search.is_true_or_false(what)):
         keys = search.keys_where(what)
-    rows_left = [] if is_condition(what) else search.rows_left(keys, what)
-    return sorted(keys), [*search.holdings(keys), *rows_left]
+        return sorted(keys), search.holdings(keys)
+    return sorted(keys), [*search.holdings(keys), *search.rows_left(keys, what)]
 
 
-def _parquet(output: Storage, path: str) -> "pl.DataFrame":
-    """A table of an earlier scan. Raises `FormatError` if it is damaged."""
+def _parquet(output: Storage, path: str, columns: list[int] | None = None) -> "pl.DataFrame":
+    """A table of an earlier scan, or some of its columns. Raises `FormatError` if it is damaged."""
     import polars as pl  # noqa: PLC0415 - a training node has none
 
     try:
-        return pl.read_parquet(output.read(path))
+        return pl.read_parquet(output.read(path), columns=columns)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise FormatError(f"{output.uri}/{path}: a damaged file of an earlier catalog ({error}); delete it") from error
 
@@ -287,9 +290,42 @@ def _paths(rows: "pl.DataFrame") -> Iterator[tuple[str, frozenset[str]]]:
 
 
 def is_condition(what: str) -> bool:
-    """Whether a text is a condition rather than a key or a path."""
+    """Whether a text is a condition rather than a key or a path, such as `Live In Berlin.wav` or `song (live).wav`.
+
+    What is no valid condition is still one, with a fault, unless it looks like the path of a file.
+    """
     words = f" {' '.join(what.lower().split())} "
-    return any(mark in words for mark in _MARKS)
+    if not any(mark in words for mark in _MARKS):
+        return False
+    return bool(_OF_CONDITIONS.search(what)) or not _SUFFIX.search(what) or _parses(what)
+
+
+def _parses(what: str) -> bool:
+    try:
+        parsed(what)
+    except ConfigError:
+        return False
+    return True
+
+
+def _aliases(key: str) -> set[str]:
+    """A key, and the key of the recording from which its sample was cut."""
+    return {key, recording_key(key), span_recording(key)}
+
+
+def _both(pair: tuple[str, str], wanted: Collection[str]) -> Iterator[tuple[str, str]]:
+    """A wanted name of a pair and the other one."""
+    yield from ((one, other) for one, other in (pair, pair[::-1]) if one in wanted)
+
+
+def _in_partition(
+    table: ShardTable, rows: slice, places: Mapping[str, Sequence[tuple[str, int]]]
+) -> Iterator[tuple[str, int]]:
+    """Each key of a partition and the number of its sample there; `places` has keys and rows by shard."""
+    start = 0
+    for row in range(rows.start, rows.stop):
+        yield from ((key, start + place) for key, place in places.get(table.name(row), ()))
+        start += int(table.num_samples[row])
 
 
 def _snapshots_by_file(folder: Storage) -> Mapping[str, tuple[int, ...]]:

@@ -182,7 +182,7 @@ class _Evaluation:
             and any(value.is_series for value in given)
             and all(value.dtype != pl.Null for value in given)
         ):
-            called.letters(name.upper(), given)
+            called.letters({"+x": "+", "-x": "-"}.get(name, name.upper()), given)
             found: pl.Series = called.values(*(value.series for value in given))  # ten times as fast as a frame
             return found
         return self._selected(called.of(name.upper(), given), given)

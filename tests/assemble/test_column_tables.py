@@ -19,6 +19,7 @@ from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.column_table import ColumnKind
 from headrace.format.indexes.index_files import read_index
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
+from headrace.stores.storage import LocalStorage
 from tests.support.builds import twenty_clips
 
 
@@ -306,3 +307,23 @@ def test_samples_that_move_keep_their_values_while_their_table_cannot_be_read(tm
     again = captioned.join(table, on=on)
     assert (again.num_rows, again.num_without, again.types) == (header.num_rows, 0, header.types)
     assert captioned.rows() == expected
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("fails", [table_gone, table_invalid])
+@pytest.mark.parametrize("on", ["key", "path"])
+def test_samples_that_come_back_get_their_values_while_their_table_cannot_be_read(tmp_path, fails, on, monkeypatch):
+    captioned, entry = Captioned(tmp_path), ColumnSetConfig(name="captions", table="captions.csv", on=on)
+    names = captioned.keys if on == "key" else captioned.paths
+    captioned.join(pl.DataFrame({on: names, "caption": [f"about {name}" for name in names]}), on=on)
+    expected, gone = captioned.rows(), captioned.keys[3:9]
+    for excluded in (gone, ()):
+        captioned.project.exclude = tuple(excluded)
+        captioned.project.build()
+        fails(captioned, entry)
+    bring_columns_up_to_date(captioned.project.output, captioned.project.config(), "captions")
+    assert captioned.rows() == expected
+    read, own = [], LocalStorage.read
+    monkeypatch.setattr(LocalStorage, "read", lambda self, path: read.append(path) or own(self, path))
+    fails(captioned, entry)
+    assert not [path for path in read if "columns/captions/parts" in path]  # the catalog is that of the last time

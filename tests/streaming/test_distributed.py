@@ -195,6 +195,7 @@ PLACES = {
     "another epoch": (["next", None], "epoch"),
     "another snapshot": ([None, "old"], "data"),
     "another mixture before": (["mixed", "unmixed"], "phases"),
+    "other paths to the data": ([None, None], None),
 }
 """The state that each rank loads, and the field that the error names: that of the rank that is the last to begin."""
 
@@ -212,21 +213,26 @@ def test_ranks_that_go_on_at_different_places_are_an_error(tmp_path, is_late):
     mixed = opened_mixture(folder, World(), shares=(1, 3), change_streams=True)
     mixed.load_state_dict(states["unmixed"])
     states["mixed"] = mixed.state_dict(8)
+    for rank in range(2):
+        (tmp_path / f"of-rank-{rank}").symlink_to("audio")
     in_ranks(_at_places, (f"{folder}/meeting", folder, json.dumps(states), is_late), 2)
 
 
-def opened_mixture(folder, world=None, *, shares=(3, 1), change_streams=True):
-    streams = [Stream(f"{folder}/audio", split=s, proportion=p) for s, p in zip(("train", "test"), shares, strict=True)]
+def opened_mixture(folder, world=None, *, shares=(3, 1), change_streams=True, name="audio"):
+    streams = [
+        Stream(f"{folder}/{name}", split=s, proportion=p) for s, p in zip(("train", "test"), shares, strict=True)
+    ]
     return StreamingDataset(streams=streams, batch_size=4, world=world, change_streams=change_streams)
 
 
 def _at_places(rank, meeting, folder, states, is_late):
     found = json.loads(states)
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
-    late = {name: opened_mixture(folder) for name in PLACES} if is_late else {}
+    mine = {name: f"of-rank-{rank}" if name == "other paths to the data" else "audio" for name in PLACES}
+    late = {name: opened_mixture(folder, name=mine[name]) for name in PLACES} if is_late else {}
     torch.distributed.init_process_group("gloo", f"file://{meeting}", rank=rank, world_size=2)
     for name, (loads, field) in PLACES.items():
-        dataset = late.get(name) or opened_mixture(folder)
+        dataset = late.get(name) or opened_mixture(folder, name=mine[name])
         if loads[rank] is not None:
             dataset.load_state_dict(found[loads[rank]])
         raised = []

@@ -15,7 +15,7 @@ from headrace.format.shards.condemned import condemned
 from headrace.format.shards.journal import note_shard
 from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers
 from headrace.stores.storage import LocalStorage
-from headrace.upkeep.takedown import SampleSearch, find_samples
+from headrace.upkeep.takedown import SampleSearch, find_samples, is_condition
 from headrace_dagster.runs_in_progress import runs_in_progress
 from tests.support.builds import Project
 from tests.support.column_fixtures import write_columns
@@ -373,3 +373,32 @@ def test_json_of_verify_lists_faults_and_keeps_the_exit_code(run, made, tmp_path
     code, out, _ = run("verify", folder, "--json")
     assert code == 1
     assert any(shard.name in fault["where"] for fault in json.loads(out)["faults"])
+
+
+@pytest.mark.parametrize("what", ["rec", "rec-s000001"])
+def test_rows_left_of_a_recording_that_was_cut_are_found_by_its_key(run, made, tmp_path, what):
+    shutil.copytree(made[0], tmp_path / "output")
+    parts = tmp_path / "output/catalog/columns/gone/parts"
+    parts.mkdir(parents=True)
+    keys = ["other", "rec-s000000", "rec-s000001"]
+    pl.DataFrame({"key": keys, "text": ["a", "b", "c"]}).write_parquet(parts / "train-0000-0123.parquet")
+    (one,) = json.loads(run("find", what, tmp_path / "output", "--json")[1])["found"]
+    assert (one["part"], one["file"]) == ("catalog", "columns/gone/parts/train-0000-0123.parquet")
+    assert run("find", "recorded", tmp_path / "output")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("a/Smells Like Teen Spirit.flac", False),
+        ("Live In Berlin.wav", False),
+        ("song (live).wav", False),
+        ("speaker in (1, 2)", True),
+        ("speaker in (1, 2", True),  # its fault is an error, not a proof
+        ("text like 'a.wav", True),
+        ("snr > 3.5", True),
+        ("n IS NULL", True),
+    ],
+)
+def test_titles_of_recordings_are_no_conditions(what, expected):
+    assert is_condition(what) is expected

@@ -50,6 +50,7 @@ class ColumnTableHeader:
         num_unmatched: rows that match no sample.
         unmatched: file below the output that lists them with reasons; empty if there are none.
         partitions: partition → its rows.
+        left: rows of the last import without a sample, kept for the time when the table cannot be read.
     """
 
     inputs: str
@@ -61,6 +62,7 @@ class ColumnTableHeader:
     num_unmatched: int
     unmatched: str
     partitions: Mapping[str, TablePart]
+    left: TablePart | None = None
 
     @property
     def num_without(self) -> int:
@@ -72,9 +74,13 @@ class ColumnTableHeader:
         """Partition → digest of its rows."""
         return {name: part.sha256 for name, part in self.partitions.items()}
 
+    def parts(self) -> list[TablePart]:
+        """All parts."""
+        return [*self.partitions.values(), *([] if self.left is None else [self.left])]
+
     def paths(self) -> Iterator[str]:
         """All files that the header names."""
-        yield from (part.path for part in self.partitions.values())
+        yield from (part.path for part in self.parts())
         if self.unmatched:
             yield self.unmatched
 

@@ -44,6 +44,8 @@ def with_plain_texts(dtype: pl.DataType) -> pl.DataType:
     """The type with text in place of the numbered texts of a dictionary (pandas writes categories so)."""
     if isinstance(dtype, pl.List):
         return pl.List(with_plain_texts(dtype.inner))  # type: ignore[arg-type]  # polars declares a class or an instance
+    if isinstance(dtype, pl.Array):
+        return pl.Array(with_plain_texts(dtype.inner), dtype.size)  # type: ignore[arg-type]  # as above
     if isinstance(dtype, pl.Struct):
         return pl.Struct({one.name: with_plain_texts(one.dtype) for one in dtype.fields})  # type: ignore[arg-type]  # as above
     return pl.String() if dtype.base_type() in {pl.Categorical, pl.Enum} else dtype

@@ -280,8 +280,11 @@ def in_memory(table: MetadataTable) -> pl.DataFrame:
 def check_column(schema: pl.Schema, name: str, column: str, meaning: str) -> None:
     """Raise `ConfigError` if a table lacks a column. The message begins with `name`."""
     if column not in schema:
-        found = ", ".join(schema) or "none; there is no row, so nobody knows its columns; write one, or leave it out"
-        raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {found}")
+        raise ConfigError(f"{name}: has no column {column!r} ({meaning}); its columns are: {_shown_columns(schema)}")
+
+
+def _shown_columns(schema: pl.Schema) -> str:
+    return ", ".join(schema) or "none; there is no row, so nobody knows its columns; write one, or leave it out"
 
 
 def _open(file: Path, name: str, form: TableConfig, others: Sequence[str] = (), owner: object = None) -> MetadataTable:
@@ -333,7 +336,7 @@ def checked_schema(schema: pl.Schema, name: str, texts: Sequence[str], types: Ma
     """The types that the columns of a table get. Raises `ConfigError`."""
     if lacking := [column for column in types if column not in schema]:
         key = "types, or source.rows" if types[lacking[0]] is ColumnType.INTERVALS else "types"
-        raise ConfigError(f"{name}: {key}: there is no column {lacking[0]!r}; the columns are {', '.join(schema)}")
+        raise ConfigError(f"{name}: {key}: there is no column {lacking[0]!r}; the columns are {_shown_columns(schema)}")
     return _stored_types(schema, name, texts, types)
 
 

@@ -14,8 +14,20 @@ import polars as pl
 
 from headrace.catalog.tables.cell_types import type_of_column
 from headrace.catalog.tables.delimited_files import DelimitedTable
-from headrace.catalog.tables.json_lines import shown_place
+from headrace.catalog.tables.json_lines import in_order, shown_place
 from headrace.errors import ConfigError
+
+_WORDS: dict[type[pl.DataType], str] = {
+    pl.Struct: "an object",
+    pl.List: "a list",
+    pl.Array: "a list",
+    pl.String: "text",
+    pl.Boolean: "true or false",
+    pl.Date: "a date",
+    pl.Datetime: "a date and time",
+    pl.Time: "a time",
+    pl.Duration: "a duration",
+}
 
 
 class TableOfFile(Protocol):
@@ -81,7 +93,7 @@ def _common_type(column: str, tables: Sequence[NamedTable]) -> pl.DataType:
                 f"{one.name}: column {shown_place(place)} is {kind}, but {before} in {first}; write all of its values "
                 "as one kind" + (", or declare its type (source.table.types)" if place == (column,) else "")
             )
-    return reduce(_supertype, (one.table.schema[column] for one in tables))
+    return in_order(reduce(_supertype, (one.table.schema[column] for one in tables)))
 
 
 def _only_texts_differ(column: str, tables: Sequence[NamedTable]) -> bool:
@@ -102,8 +114,16 @@ def _supertype(one: pl.DataType, other: pl.DataType) -> pl.DataType:
         for field in other.fields:
             types[field.name] = _supertype(types.get(field.name, pl.Null()), field.dtype)  # type: ignore[arg-type]  # as `inner`
         return pl.Struct(types)
-    frames = (pl.DataFrame(schema={"c": dtype}) for dtype in (one, other))
+    both = (one, other) if one == other else (_in_microseconds(one), _in_microseconds(other))
+    frames = (pl.DataFrame(schema={"c": dtype}) for dtype in both)
     return pl.concat(frames, how="vertical_relaxed").schema["c"]
+
+
+def _in_microseconds(dtype: Any) -> Any:  # noqa: ANN401 - a class or an instance
+    """The unit in which times of several units lose nothing that tables keep."""
+    if isinstance(dtype, pl.Datetime):
+        return pl.Datetime("us", dtype.time_zone)
+    return pl.Duration("us") if isinstance(dtype, pl.Duration) else dtype
 
 
 def _kinds(dtype: Any, place: tuple[str, ...]) -> dict[tuple[str, ...], str]:  # noqa: ANN401 - a class or an instance
@@ -120,6 +140,5 @@ def _kind(dtype: pl.DataType) -> str:
     """Kind of the values of a type, in words."""
     if dtype.is_numeric():
         return "a number"
-    nested: dict[type[pl.DataType], str] = {pl.Struct: "an object", pl.List: "a list", pl.Array: "a list"}
-    words = nested | {pl.String: "text", pl.Boolean: "true or false"}
-    return words.get(dtype.base_type(), str(dtype))
+    zone = getattr(dtype, "time_zone", None)
+    return _WORDS.get(dtype.base_type(), str(dtype)) + (f" of {zone}" if zone else "")

@@ -8,8 +8,8 @@ from pydantic import BaseModel, BeforeValidator, Field, Strict, ValidationError
 from headrace.errors import ConfigError
 from headrace.pydantic_words import shown, wrong
 
+_FORMS = ("constrained-float", "float", "list[constrained-float]", "list[float]")  # of a channel: pydantic names them
 _Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-_Channels = Annotated[list[_Number], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
 
 
 def _with_score(item: object) -> object:
@@ -27,7 +27,7 @@ class _Values(BaseModel):
 
     start: _Number | None = None
     duration: _Number | None = None
-    channel: _Channels | None = None
+    channel: _Number | list[_Number] | None = None
     channel_ids: list[_Number] | None = None
     channels: list[_Number] | None = None
     sources: list["_Values"] | None = None
@@ -50,5 +50,5 @@ def check_values(content: Mapping[str, Any], place: str) -> None:
         _Values.model_validate(content)
     except ValidationError as error:
         fault = error.errors()[0]
-        names = ".".join(str(part) for part in fault["loc"])
+        names = ".".join(str(part) for part in fault["loc"] if part not in _FORMS)
         raise ConfigError(f"{place}: {names}: {wrong(fault)}, found {shown(fault['input'])}") from error

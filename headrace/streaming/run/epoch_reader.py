@@ -96,8 +96,9 @@ class EpochReader:
         if is_main and self._streams.agree(self._world, self.progress.waiting):
             self.compare_ranks()
         if is_main and self._name_on_ranks is not None and distributed.is_up():
-            self._num_begun += 1
-            self._planner.check_beginning(f"{self._name_on_ranks}/{self._num_begun}", self.progress.next_order())
+            name = f"{self._name_on_ranks}/{self._num_begun}"
+            self._planner.check_beginning(name, self.progress.next_order())
+            self._num_begun += 1  # not of a beginning that failed, after which a right state may be loaded
         run = self.progress.begin()
         if not len(run) and not run.order.start:
             why = (

@@ -21,6 +21,7 @@ from headrace.streaming.opened.known_lengths import IndexLengths
 from headrace.streaming.opened.opening import OpenStreams
 from headrace.streaming.order.epoch_order import EpochOrder, Rows, joined
 from headrace.streaming.order.passes import BLOCK_SHARDS
+from headrace.streaming.order.phases import EpochPhase
 from headrace.streaming.order.spec import BatchingMethod, FrameBudget, OrderSpec
 from headrace.streaming.order.state import OrderState, resume, save
 from headrace.streaming.run.epochs import EpochRun
@@ -113,7 +114,7 @@ class Planner:
         mine = {field.name: repr(getattr(self.spec, field.name)) for field in fields(OrderSpec)}
         mine["data"] = repr([stream.data for stream in self.streams.states()])
         mine["samples per epoch"] = repr([stream.num_samples for stream in self.order(0).phases[0].streams])
-        mine["exclude"] = f"{len(self.exclude)} keys ({sha256(repr(sorted(self.exclude)).encode()).hexdigest()[:8]})"
+        mine["exclude"] = f"{len(self.exclude)} keys ({_digest(sorted(self.exclude))})"
         first, name_of_all = distributed.from_rank_zero((mine, token_hex(8)))
         if (name := _different(mine, first)) is not None:
             raise ConfigError(
@@ -135,13 +136,13 @@ class Planner:
         """
         state = self.state(order, order.start)
         mine = {"epoch": str(state.epoch), "row of the epoch": str(state.sample_in_epoch)}
-        mine |= {"data": repr([stream.data for stream in state.streams]), "phases": repr(state.phases)}
+        mine |= {"data": _digest([stream.data for stream in state.streams]), "phases": _digest(_nameless(state.phases))}
         rank, first = json.loads(distributed.first_value(f"headrace/{name}", json.dumps((self.world.rank, mine))))
         if (field := _different(mine, first)) is not None:
             raise StateError(
                 f"{field}: {mine[field]} on rank {self.world.rank}, but {first[field]} on rank {rank}, from where both "
                 "go on, so some samples would come twice and others never: load the same state on all ranks or on "
-                "none, and begin to iterate on all ranks equally often"
+                "none, and begin to iterate on all ranks equally often, also before a state is loaded"
             )
 
     def resumed(self, state: OrderState) -> EpochOrder:
@@ -198,6 +199,20 @@ class Planner:
             block = self.spec.shuffle_block_size or shards
             num_samples = block // self.world.world_size
         return max(_LEAST_AHEAD_BATCHES, math.ceil(num_samples * len(run) / max(1, run.num_rows)))
+
+
+def _digest(value: object) -> str:
+    """A few digits that differ for other values."""
+    return sha256(repr(value).encode()).hexdigest()[:8]
+
+
+def _nameless(phases: Sequence[EpochPhase]) -> list[object]:
+    """Phases with the numbers of their streams in place of the names, which may come from a host's own paths."""
+    numbers: dict[str, int] = {}
+    return [
+        (phase.start, [(numbers.setdefault(s.name, len(numbers)), s.num_samples, s.batch_size) for s in phase.streams])
+        for phase in phases
+    ]
 
 
 def _different(mine: Mapping[str, str], first: Mapping[str, str]) -> str | None:

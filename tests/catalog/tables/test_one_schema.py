@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from datetime import date, datetime, timedelta
 
 import polars as pl
 import pytest
@@ -55,3 +56,42 @@ def test_nested_values_of_two_files_are_those_of_one_file(tmp_path, one, other):
         if found != expected:
             wrong[str(rows)] = found, expected
     assert wrong == {}
+
+
+UNITS = ("ms", "us", "ns")
+
+
+@pytest.mark.parametrize("units", itertools.permutations(UNITS, 2), ids=str)
+def test_times_of_several_units_keep_microseconds_also_in_objects(tmp_path, units):
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678_000)  # noqa: DTZ001 - of a table without zones
+    for unit in units:
+        values = {
+            "at": pl.Series([moment], dtype=pl.Datetime(unit)),
+            "w": pl.Series([[{"t": moment}]], dtype=pl.List(pl.Struct({"t": pl.Datetime(unit)}))),
+            "long": pl.Series([timedelta(milliseconds=1)], dtype=pl.Duration(unit)),
+        }
+        pl.DataFrame({"path": [unit], **values}).write_parquet(tmp_path / f"{unit}.parquet")
+    table = in_memory(open_metadata_files([(tmp_path / f"{unit}.parquet", unit) for unit in units]))
+    assert table["at"].to_list() == [moment] * 2
+    assert table["w"].to_list() == [[{"t": moment}]] * 2
+    assert table["long"].to_list() == [timedelta(milliseconds=1)] * 2
+
+
+def test_a_time_beside_text_is_an_error_in_words(tmp_path):
+    pl.DataFrame({"path": ["a"], "v": [date(2026, 1, 2)]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"path": ["b"], "v": [True]}).write_parquet(tmp_path / "b.parquet")
+    with pytest.raises(ConfigError, match="column 'v' is true or false, but a date in metadata table a; write"):
+        open_metadata_files([(tmp_path / "a.parquet", "a"), (tmp_path / "b.parquet", "b")])
+
+
+def test_texts_by_number_in_lists_of_one_length_are_text(tmp_path):
+    texts = pl.Series([["x"]], dtype=pl.Array(pl.Categorical, 1))
+    pl.DataFrame({"path": ["a"], "v": texts}).write_parquet(tmp_path / "a.parquet")
+    (tmp_path / "b.jsonl").write_text('{"path": "b", "v": ["y"]}\n')
+    assert outcome([tmp_path / "a.parquet", tmp_path / "b.jsonl"], TableConfig()) == [["x"], ["y"]]
+
+
+def test_declared_types_of_a_table_without_rows_say_that_there_are_none(tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    with pytest.raises(ConfigError, match="there is no row"):
+        open_metadata_files([(tmp_path / "a.jsonl", "a")], form=TableConfig(types={"n": "int"}))
