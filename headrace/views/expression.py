@@ -176,16 +176,16 @@ class _Evaluation:
             _Value(f"operand {place}", operand) if isinstance(operand, pl.Series) else self._value(operand, place)
             for place, operand in enumerate(operands, 1)
         ]
-        called = OPERATORS.get(name) or function(name)
+        called, shown = OPERATORS.get(name) or function(name), {"+x": "+", "-x": "-"}.get(name, name.upper())
         if (
             called.is_direct
             and any(value.is_series for value in given)
             and all(value.dtype != pl.Null for value in given)
         ):
-            called.letters({"+x": "+", "-x": "-"}.get(name, name.upper()), given)
+            called.letters(shown, given)
             found: pl.Series = called.values(*(value.series for value in given))  # ten times as fast as a frame
             return found
-        return self._selected(called.of(name.upper(), given), given)
+        return self._selected(called.of(shown, given), given)
 
     def _listed(self, value: _Value, listed: Sequence[Scalar]) -> pl.Series:
         """Whether a value is in a list; null if it is not, and null is in the list."""
