@@ -45,7 +45,7 @@ KNOWN = {
     ("headrace/catalog/tables/json_arrays.py", "json.JSONDecoder"): "the user's table, element by element",
     ("headrace/catalog/tables/json_lines.py", "pl.read_ndjson"): "the user's table, piece by piece",
     ("headrace/catalog/tables/json_lines.py", "pl.scan_ndjson"): "the user's table, mapped",
-    ("headrace/catalog/tables/parquet_tables.py", "pl.scan_parquet"): "the user's table, some rows at a time; errors are translated",
+    ("headrace/catalog/tables/parquet_tables.py", "pl.scan_parquet"): "the user's table, some rows at a time",
     ("headrace/config/dataset.py", "yaml.load"): "the user's YAML, by a SafeLoader with a limit",
     ("headrace/encoders/transformers_loading.py", "json.loads"): "a model's settings; this floor has no `json_value`",
     ("headrace/encoders/weights.py", "torch.load"): "weights that the user installed; weights_only",
