@@ -61,7 +61,7 @@ def test_nested_values_of_two_files_are_those_of_one_file(tmp_path, one, other):
 UNITS = ("ms", "us", "ns")
 
 
-@pytest.mark.parametrize("units", itertools.permutations(UNITS, 2), ids=str)
+@pytest.mark.parametrize("units", list(itertools.permutations(UNITS, 2)), ids=str)
 def test_times_of_several_units_keep_microseconds_also_in_objects(tmp_path, units):
     moment = datetime(2026, 1, 2, 3, 4, 5, 678_000)  # noqa: DTZ001 - of a table without zones
     for unit in units:
