@@ -54,12 +54,11 @@ def open_plain(file: BinaryIO) -> Iterator[ForwardSound]:
             raise AudioError(AudioReject.TRUNCATED, found) from error
         raise refusal(error, is_flac=_begins(file, descriptor) == MAGIC) from error
     finally:
-        if file.closed:  # by a caller who read only a part
-            pass
-        elif descriptor is None:
-            file.seek(before)
-        else:  # the descriptor's position, which differs from Python's because of buffering
-            os.lseek(descriptor, before, os.SEEK_SET)
+        if not file.closed:  # as by a caller who reads only a part
+            if descriptor is None:
+                file.seek(before)
+            else:  # the descriptor's position, which differs from Python's because of buffering
+                os.lseek(descriptor, before, os.SEEK_SET)
 
 
 @contextlib.contextmanager

@@ -113,12 +113,9 @@ class SampleSearch:
 
     def is_true_or_false(self, what: str) -> bool:
         """Whether a text is the name of a column of true and false, which is a condition by itself."""
-        if not _parses(what):
-            return False
-        tree = parsed(what)
         specs = chain.from_iterable(table.specs for tables in self._columns.values() for table in tables.values())
         flags = {spec.name for spec in specs if spec.kind is ColumnKind.BOOL}
-        return isinstance(tree, Name) and tree.parts[-1] in flags
+        return _parses(what) and isinstance(tree := parsed(what), Name) and tree.parts[-1] in flags
 
     def keys_where(self, condition: str) -> frozenset[str]:
         """Keys of the samples of the newest audio snapshot that fulfil a condition on its columns.
