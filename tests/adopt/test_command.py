@@ -15,7 +15,7 @@ from headrace.errors import ConfigError
 from headrace.sources.sources import open_corpus
 from headrace.testing import write_corpus
 from headrace_dagster.resources.storage import StorageResource
-from tests.support import layouts
+from tests.support import forty, layouts
 from tests.support.corpora import NUM_UTTERANCES, text
 from tests.support.instances import memory_instance
 from tests.support.projects import written_long_ago
@@ -185,8 +185,12 @@ def test_a_table_and_sidecars_are_read_together_or_the_note_says_why_not(beside,
     assert all(reason in found["notes"][1] for reason in reasons)
 
 
+OTHERS = [write for write in layouts.LAYOUTS if write not in forty.TEXT_COLUMNS]
+"""Layouts that tests/adopt/test_twelve_layouts.py does not build."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("write", layouts.LAYOUTS, ids=lambda write: write.__name__)
+@pytest.mark.parametrize("write", OTHERS, ids=lambda write: write.__name__)
 def test_what_is_adopted_is_built_and_read(write, tmp_path, monkeypatch, capsys, undrawn):
     from headrace_dagster.build_command.commands import build
 
