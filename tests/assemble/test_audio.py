@@ -132,9 +132,10 @@ def test_a_renamed_recording_rewrites_at_most_two_shards(project):
     assert len(touched) <= 2
 
 
-def test_one_changed_file_of_a_thousand_rewrites_one_shard(tmp_path):
+@pytest.mark.parametrize("count", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_one_changed_file_of_thousands_rewrites_one_shard(tmp_path, count):
     project = Project(tmp_path, layout=Partitioning({"train": 1.0}, {"train": 4}, 50))
-    for number in range(1000):
+    for number in range(count):
         project.put(f"{number // 100:03d}/{number}.wav", num_frames=40)
     before = project.build()
     project.put("004/424.wav", seed="changed", num_frames=40)
