@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -118,6 +119,18 @@ def test_a_batch_is_the_one_that_a_loader_delivers_at_that_step(run, output, tmp
     assert {row["stream"] for row in found["rows"] if row["key"]} == {"data"}
     code, _, err = run("batch", state, "--step", 99, "--remote", output)
     assert (code, "step 99: epoch 0 has" in err) == (1, True)
+
+
+@pytest.mark.parametrize("folder", ["audio", "latents/crepe"])
+def test_a_batch_is_listed_though_its_audio_is_damaged_or_its_latents_were_rejected(run, tmp_path, folder):
+    clips_with_rejects = [replace(clip, rejection="not_finite" if clip.number == 1 else "") for clip in clips(4)]
+    write_dataset(tmp_path, {"train": clips_with_rejects}, latents=True)
+    settings = {"on_bad_sample": "skip", "on_missing_latents": "zeros", "batch_size": 2}
+    state, batches = trained(StreamingDataset(remote=f"{tmp_path}/{folder}", **settings), 1, tmp_path)
+    for tar in (tmp_path / "audio").rglob("*.tar"):
+        tar.write_bytes(tar.read_bytes().replace(b"fLaC", b"none"))
+    code, found, _ = run("batch", state, "--step", 0)
+    assert (code, [row["key"] for row in found["rows"]]) == (0, batches[0])
 
 
 @pytest.mark.parametrize(

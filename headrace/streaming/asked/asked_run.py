@@ -20,6 +20,7 @@ from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.phases import current_phase
 from headrace.streaming.order.state import OrderState, StreamState, ViewState, check_streams
 from headrace.streaming.run.planner import Planner
+from headrace.streaming.samples.chosen_fields import METADATA
 from headrace.streaming.selection import Selection
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.stream import Stream
@@ -71,22 +72,14 @@ class AskedRun:
     planner: Planner
 
     @classmethod
-    def opened(
-        cls,
-        state: OrderState,
-        remotes: Sequence[str],
-        *,
-        columns: Sequence[str] = (),
-        fields: Sequence[str] | None = None,
-    ) -> "AskedRun":
-        """Open the data of a run.
+    def opened(cls, state: OrderState, remotes: Sequence[str], *, columns: Sequence[str] = ()) -> "AskedRun":
+        """Open the data of a run. Of the samples only the JSON is read: audio may be damaged, latents rejected.
 
         Args:
             state: its state.
             remotes: where its data sets are: `NAME=PATH` for the stream of this name, or `PATH` for all others. Without
                 them they are where the run read them.
             columns: sets of columns to join.
-            fields: fields of the samples to read; None for all.
 
         Raises:
             ConfigError: a stream has no path, or a path names no data set or one without these columns.
@@ -94,7 +87,7 @@ class AskedRun:
         """
         paths = _paths(state, remotes)
         streams = [_stream(saved, paths[saved.name]) for saved in state.streams]
-        selection = Selection(fields=None if fields is None else tuple(fields))
+        selection = Selection(fields=(METADATA,))
         names = [saved.name for saved in state.streams]
 
         def open_with(columns: Sequence[str]) -> OpenStreams:
