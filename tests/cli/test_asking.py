@@ -224,6 +224,18 @@ def test_data_that_have_moved_are_named(run, output, tmp_path):
     check(run, state, ("--remote", output), batches)
 
 
+@pytest.mark.parametrize("more", [{"view": "few"}, {"where": "singer = 'ann'"}], ids=str)
+def test_a_view_and_columns_that_have_changed_are_those_of_the_state(run, tmp_path, more):
+    write_dataset(tmp_path, {"train": clips(6)})
+    write_columns(tmp_path, "metadata", {"singer": ("string", singer)})
+    write_view(tmp_path, "few", lambda key: int(key[-1]) % 2)
+    state, batches = trained(StreamingDataset(remote=f"{tmp_path}/audio", batch_size=2, **more), 1, tmp_path)
+    write_columns(tmp_path, "metadata", {"singers": ("string", singer)})
+    write_view(tmp_path, "few", lambda key: 1, where="singers = 'ann'")
+    code, found, _ = run("seen", state, "--key", batches[0][0])
+    assert (code, found["times"]) == (0, 1)
+
+
 @pytest.mark.parametrize("place", ["https://host/a/{0..1}.tar?X-Sig=1", "a/0.tar\nb/1.tar"])
 def test_no_secret_and_no_list_is_in_a_state(place):
     assert Stream(remote=place).public_place is None

@@ -92,16 +92,11 @@ class AskedRun:
 
         def open_with(columns: Sequence[str]) -> OpenStreams:
             defaults = StreamDefaults(None, replace(selection, columns=tuple(columns)), FetchSettings())
-            return OpenStreams(streams, names, defaults, has_own_world=True)
+            return OpenStreams(streams, names, defaults, has_own_world=True, saved=state.streams)
 
         opened = open_with(())
-        with opened.reopened(state):
-            check_streams(_without_latents(state), opened.states(), change_streams=False)
-        joined = opened
-        if columns:
-            joined = open_with(columns)
-            with joined.reopened(state):
-                pass
+        check_streams(_without_latents(state), opened.states(), change_streams=False)
+        joined = open_with(columns) if columns else opened
         spec = state.spec
         samples = SampleSettings(
             crop_frames=spec.crop_frames, crop_seconds=spec.crop_seconds, sample_rate_hz=spec.sample_rate

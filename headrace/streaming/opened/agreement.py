@@ -62,7 +62,7 @@ def open_for_state(
             found.append(now)  # the order raises the error
             continue
         try:
-            found.append(open_remote(replace(one, pins=_pins_of(before, len(one.selection.latents)))))
+            found.append(open_remote(replace(one, pins=pins_of(before, len(one.selection.latents)))))
         except NotFoundError as error:
             raise StateError(
                 f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
@@ -85,7 +85,7 @@ def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
     return pinned and is_same and (saved.fingerprint, saved.latents_fingerprints) == fingerprints
 
 
-def _pins_of(saved: StreamState, num_latents: int) -> Pins:
+def pins_of(saved: StreamState, num_latents: int) -> Pins:
     """The snapshots of a state, those of latents if it has one for each."""
     latents = saved.latents_snapshots if len(saved.latents_snapshots) == num_latents else ()
     view, where = (None, ()) if saved.view is None else (saved.view.snapshot, saved.view.columns)
