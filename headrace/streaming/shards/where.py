@@ -97,10 +97,14 @@ class WhereCondition:
         return sets_of(ViewDefinition(self.condition), names)
 
     def _sets(self, audio: NumberedSnapshot) -> dict[str, ColumnSet]:
-        """The sets that fit a snapshot: those that the condition names, or all if a name is in none of these."""
-        named = {parts[0] for parts in names_in(self.condition) if len(parts) > 1}
-        found = dict(self._fitting(sorted({METADATA, *named}), audio))
+        """The sets that fit a snapshot: those that are pinned, or that the condition names, or all for other names."""
+        if self.pins:
+            return dict(self._fitting(sorted(self.pins), audio))
+        names = names_in(self.condition)
+        found = dict(self._fitting(sorted({METADATA, *(parts[0] for parts in names if len(parts) > 1)}), audio))
+        table = ColumnNames({METADATA: found[METADATA].specs} if METADATA in found else {})
         try:
+            table.meant_by([parts for parts in names if len(parts) == 1], "where")
             self._used(found)
         except NoColumnError:  # listing all sets takes long where they have a million files
             found |= dict(self._fitting(sorted(self._all_sets() - found.keys()), audio))

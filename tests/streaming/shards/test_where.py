@@ -117,6 +117,27 @@ def test_a_state_continues_with_the_columns_that_it_was_saved_on(tmp_path):
 
 
 @pytest.mark.medium
+def test_a_state_continues_with_its_columns_though_other_sets_have_got_the_name(tmp_path):
+    write_dataset(tmp_path, {"train": TRAIN})
+    write_columns(tmp_path, "quality", QUALITY)
+    first = dataset(tmp_path, tmp_path / "cache", "snr > 10")
+    state, expected = first.state_dict(), keys(first)
+    write_columns(tmp_path, "metadata", {"snr": ("float", lambda key: 99.0)})
+    resumed = dataset(tmp_path, tmp_path / "cache", "snr > 10")
+    assert resumed.size == len(TRAIN)
+    resumed.load_state_dict(state)
+    assert keys(resumed) == expected
+
+
+def test_a_name_in_two_sets_is_an_error_though_the_condition_names_one_of_them_elsewhere(tmp_path):
+    write_dataset(tmp_path, {"train": TRAIN})
+    for name in ("first", "second"):
+        write_columns(tmp_path, name, {"snr": ("float", lambda key: 99.0), f"of_{name}": ("int", lambda key: 1)})
+    with pytest.raises(ConfigError, match="several sets have a column 'snr'"):
+        dataset(tmp_path, tmp_path / "cache", "snr > 10 and first.of_first = 1")
+
+
+@pytest.mark.medium
 def test_other_ranks_evaluate_the_condition_on_the_columns_of_rank_0(tmp_path):
     write_dataset(tmp_path, {"train": TRAIN})
     write_columns(tmp_path, "metadata", METADATA)
