@@ -87,7 +87,7 @@ class Raster:
             raise SampleError(
                 f"an event of column {self.column!r} has the label {label!r}, which is not in classes: name all labels"
             )
-        if label is None or (isinstance(label, int) and abs(label) <= _MOST_LABEL):
+        if label is None or (isinstance(label, int) and abs(label) <= _MOST_LABEL and label != NOTHING):
             return int(label or 0)
         raise SampleError(
             f"an event of column {self.column!r} has the label {label!r}, and no classes say its number: pass classes"

@@ -167,7 +167,7 @@ def test_what_is_no_time_is_an_error_of_the_sample(end):
         events_of([{"start": 0, "end": end}], "a")
 
 
-@pytest.mark.parametrize("label", [1 << 63, -(1 << 70), 1.5, "C", []])
+@pytest.mark.parametrize("label", [1 << 63, -(1 << 70), -1, 1.5, "C", []])
 def test_what_is_no_number_of_a_label_is_an_error_of_the_sample(label):
     with pytest.raises(SampleError, match="no classes say its number"):
         Raster("a", 4).drawn([{"start": 0, "end": 1, "label": label}], 5)
