@@ -151,6 +151,17 @@ def test_a_question_without_an_answer_is_one_error(run, output, tmp_path, comman
 
 
 @pytest.mark.parametrize(
+    ("change", "message"),
+    [({"streams": []}, "has no streams"), ({"worker": {"id": 0, "num_workers": 2, "next_batch": 3}}, "of one worker")],
+)
+def test_a_state_that_does_not_say_what_was_delivered_is_an_error(run, output, tmp_path, change, message):
+    state, _ = trained(StreamingDataset(remote=str(output), **SETTINGS), 1, tmp_path)
+    state.write_text(json.dumps(json.loads(state.read_text()) | change))
+    code, _, err = run("bill", state)
+    assert (code, message in err) == (1, True)
+
+
+@pytest.mark.parametrize(
     ("more", "is_said"),
     [({}, False), ({"view": "few"}, True), ({"where": "singer = 'bob'"}, True), ({"window_seconds": 9}, True)],
     ids=str,

@@ -34,14 +34,21 @@ def read_state(path: str) -> OrderState:
 
     Raises:
         NotFoundError: there is no such file.
-        StateError: it is not JSON, or not a state of Headrace.
+        StateError: it is not JSON, not a state of Headrace, or that of one worker of a DataLoader.
     """
     try:
-        return OrderState.from_json(json_value(Path(path).read_bytes()))
+        found = json_value(Path(path).read_bytes())
+        state = OrderState.from_json(found)
     except FileNotFoundError as error:
         raise NotFoundError(f"{path}: no such file; write json.dumps(loader.state_dict()) to a file") from error
     except (ValueError, OSError) as error:
         raise StateError(f"{path}: no state that can be read ({error})") from error
+    if "worker" in found:
+        raise StateError(
+            f"{path}: the state of one worker of a DataLoader, which does not count what the workers delivered; ask "
+            "dataset.state_dict(num_samples=…)"
+        )
+    return state
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -186,8 +186,8 @@ class OrderState:
                 f"headrace_state is {version!r}, expected {STATE_VERSION}: this state was written by "
                 f"{'another version of Headrace' if version else 'something else'}; resume with what wrote it"
             )
-        if not state.get("phases"):
-            raise StateError("the state has no phases: it was cut or edited")
+        if (name := next((name for name in ("streams", "phases") if not state.get(name)), None)) is not None:
+            raise StateError(f"the state has no {name}: it was cut or edited")
         try:
             return cls(
                 epoch=_count(state, "epoch"),
