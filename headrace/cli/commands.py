@@ -5,6 +5,7 @@ Results go to standard output, progress to standard error.
 
 import argparse
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -184,7 +185,7 @@ def run_gc(options: argparse.Namespace) -> int:
     storage = located.storage
     if options.now:
         _check_no_build(storage, is_known=options.no_build_is_running)
-    min_age_seconds = 0.0 if options.now else MIN_AGE_SECONDS
+    min_age_seconds = -math.inf if options.now else MIN_AGE_SECONDS  # a store's clock may be ahead
     left, young_parts = divided_by_age(_parts_to_remove(storage, options), now - min_age_seconds)
     if not options.dry_run:
         remove_parts(storage, left)

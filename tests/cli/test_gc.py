@@ -92,6 +92,17 @@ def test_gc_keeps_files_younger_than_a_day_and_reports_it(run, history):
     assert sorted(output.rglob("*")) == before
 
 
+def test_gc_now_removes_files_of_a_store_whose_clock_is_ahead(run, history):
+    output = history.folder / "output"
+    age(output, days=-0.1)
+    out = run("gc", output, "--keep", 1, "--now", "--no-build-is-running")[1]
+    assert "younger than a day" not in out
+    audio = LocalStorage(output / "audio")
+    (last,) = snapshot_numbers(audio)
+    named = set(read_table(audio, read_snapshot(audio, last).snapshot).names())
+    assert {entry.path for entry in audio.list() if entry.path.endswith(".tar")} == named
+
+
 def test_gc_by_command_and_by_schedule_keeps_the_same_number_of_snapshots():
     assert cli.parser().parse_args(["gc", "x"]).keep == GcConfig().keep
 
