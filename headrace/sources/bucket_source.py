@@ -23,7 +23,7 @@ from headrace.path_patterns import ignoring
 from headrace.sources.content_digests import DigestedFile, digest_of_tag, read_digest
 from headrace.sources.listing import NO_CTIME, FileStamp, Listing, tabled_ns
 from headrace.sources.object_file import ObjectFile
-from headrace.stores.storage import Bucket, StoredObject, checked_path, revision_of
+from headrace.stores.storage import Bucket, StoredObject, checked_path, is_hidden, revision_of
 
 _WHOLE_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -98,9 +98,8 @@ class BucketSource:
         """See `Corpus.rows`: there are none."""
 
     def _is_recording(self, path: str) -> bool:
-        is_hidden = path.startswith(".") or "/." in path
         is_aside = any(path == aside or path.startswith(f"{aside}/") for aside in self.exclude)
-        return not (is_hidden or is_aside or ignoring(self.ignore)(path))
+        return not (is_hidden(path) or is_aside or ignoring(self.ignore)(path))
 
 
 def stamp_of(entry: StoredObject) -> FileStamp:

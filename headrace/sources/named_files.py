@@ -109,7 +109,8 @@ def stamps_of_files(files: Sequence[str]) -> dict[str, FileStamp | None]:
     found = {file: None if is_url(file) else stamp_of_file(file) for file in files}
     for folder in {folder_of(file) for file in files if is_url(file)}:
         storage, path = object_of(folder)
-        there = ((f"{folder}/{entry.path.removeprefix(f'{path}/')}", entry) for entry in storage.list(f"{path}/"))
+        entries = (entry for page in storage.pages(f"{path}/") for entry in page)
+        there = ((f"{folder}/{entry.path.removeprefix(f'{path}/')}", entry) for entry in entries)
         found |= {file: stamp_of(entry) for file, entry in there if file in found}
     return found
 
@@ -131,7 +132,7 @@ def files_in(folder: str) -> list[str]:
     if is_url(folder):
         storage, path = object_of(folder)
         found = (entry.path.removeprefix(f"{path}/") for entry in storage.list(f"{path}/"))
-        return [f"{folder}/{name}" for name in found if "/" not in name and not name.startswith(".")]
+        return [f"{folder}/{name}" for name in found if "/" not in name]
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries if entry.name[0] != "." and entry.is_file()]

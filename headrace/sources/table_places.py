@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.path_patterns import has_pattern, path_pattern
-from headrace.stores.storage import open_bucket
+from headrace.stores.storage import is_hidden, open_bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,9 @@ def _objects(name: str, url: str, output: str) -> list[tuple[str, str]]:
     root = "/".join(url.split("/")[:plain])
     below, before = url[len(root) + 1 :], name[: len(name) - len(url) + len(root) + 1]
     pattern = path_pattern(below)
-    paths = [entry.path for entry in open_bucket(root).list() if pattern.fullmatch(entry.path)]
-    if not _has_hidden(below):
-        paths = [path for path in paths if not _has_hidden(path)]
+    found = {entry.path for page in open_bucket(root).pages() for entry in page if pattern.fullmatch(entry.path)}
+    paths = [path for path in sorted(found) if is_hidden(below) or not is_hidden(path)]
     return [(before + path, f"{root}/{path}") for path in paths if not _is_below(f"{root}/{path}", output)]
-
-
-def _has_hidden(path: str) -> bool:
-    return "/." in f"/{path}"
 
 
 def _is_below(place: str, folder: str) -> bool:

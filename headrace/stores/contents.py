@@ -44,6 +44,15 @@ class FetchResponse:
     tag: str | None
 
 
+def is_hidden(path: str, prefix: str = "") -> bool:
+    """Whether a name in a path begins with a dot; with a prefix, a name below the folder that it is in.
+
+    >>> is_hidden("a/.b/c"), is_hidden("a/.b/c", "a/.b/")
+    (True, False)
+    """
+    return "/." in f"/{path[prefix.rfind('/') + 1 :]}"
+
+
 def checked_path(path: str) -> str:
     """The path itself, if it stays below the root of its store.
 

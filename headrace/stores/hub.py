@@ -21,7 +21,7 @@ from urllib.parse import urljoin
 from headrace.errors import FileChangedError, NotFoundError, StorageError, StoreUnavailableError
 from headrace.stores import web_objects
 from headrace.stores.concurrent_requests import map_on_threads
-from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path, exactly
+from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path, exactly, is_hidden
 from headrace.stores.hub_requests import Answer, Repository, asked, parsed_name, token_for
 from headrace.stores.ranged_files import opened_by_ranges
 from headrace.stores.requests import Transfer
@@ -168,7 +168,8 @@ class HubStorage:
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """See `Storage.list`."""
-        yield from sorted((entry for page in self.pages(prefix) for entry in page), key=lambda entry: entry.path)
+        entries = (entry for page in self.pages(prefix) for entry in page)
+        yield from sorted((one for one in entries if not is_hidden(one.path, prefix)), key=lambda entry: entry.path)
 
     def pages(self, prefix: str = "") -> Iterator[Sequence[StoredObject]]:
         """See `ObjectStorage.pages`."""

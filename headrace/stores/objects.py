@@ -17,7 +17,7 @@ from headrace.errors import ConfigError, FileChangedError, HeadraceError, NotFou
 from headrace.signed_urls import SignedName
 from headrace.stores import web_objects
 from headrace.stores.client_errors import OtherRangeError, translated_errors
-from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly
+from headrace.stores.contents import PIECE_BYTES, Content, FetchResponse, StoredObject, checked_path, exactly, is_hidden
 from headrace.stores.forked_obstore import keep_over_forks
 from headrace.stores.own_host import stays_on_own_host
 from headrace.stores.ranged_files import RawFile, copied, opened_by_ranges
@@ -225,11 +225,12 @@ class ObjectStorage:
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """See `Storage.list`. The whole listing is received first, because not every store sorts by path."""
-        found = {entry.path: entry for page in self.pages(prefix) for entry in page}
+        entries = (entry for page in self.pages(prefix) for entry in page)
+        found = {entry.path: entry for entry in entries if not is_hidden(entry.path, prefix)}
         yield from (found[path] for path in sorted(found))
 
     def pages(self, prefix: str = "") -> Iterator[Sequence[StoredObject]]:
-        """The objects of `list`, in the order of the store: those of one response at a time, as it arrives.
+        """The objects of `list` and hidden ones, in the order of the store: of one response at a time, as it arrives.
 
         A page may be empty.
         """

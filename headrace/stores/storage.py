@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace.errors import ConfigError
 from headrace.signed_urls import check_no_password, is_signed, unsigned
-from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path
+from headrace.stores.contents import Content, FetchResponse, StoredObject, checked_path, is_hidden
 from headrace.stores.file_urls import is_file_url, path_of_file_url
 from headrace.stores.hub import HubStorage, pinned, revision_of
 from headrace.stores.local import TEMPORARY_SUFFIX, LocalStorage
@@ -36,6 +36,7 @@ __all__ = [
     "StoredObject",
     "Transfer",
     "checked_path",
+    "is_hidden",
     "open_bucket",
     "open_storage",
     "pinned",
@@ -85,7 +86,10 @@ class Storage(Protocol):
         """Whether the object exists."""
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
-        """Objects whose path starts with the string `prefix`, recursively, sorted by path."""
+        """Objects whose path starts with the string `prefix`, recursively, sorted by path.
+
+        Folders and buckets leave out hidden objects: a name below the prefix's folder begins with a dot.
+        """
 
     def write(self, path: str, data: Content) -> None:
         """Create or replace an object atomically. A file is read from its current position; pieces are joined."""

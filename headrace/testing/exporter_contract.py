@@ -26,7 +26,7 @@ from headrace.exports.folder import ExportFolder
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec
 from headrace.format.indexes.index_entries import SampleEntry
 from headrace.format.shards.writer import ShardPlace, ShardWriter
-from headrace.stores.storage import LocalStorage, Storage, open_storage
+from headrace.stores.storage import LocalStorage, Storage, open_bucket
 
 _RATE_HZ = 8000
 _PER_SHARD = 3
@@ -74,11 +74,12 @@ class ExporterContract:
 
     def test_a_bucket_gets_the_same_files(self, tmp_path: Path) -> None:
         """A bucket, which cannot rename files, holds what a folder does, also after an earlier export."""
-        bucket = open_storage("memory://")
+        bucket = open_bucket("memory://")
         for count in (12, 4):
             self._export(corpus(count), bucket, tmp_path)
         self._export(corpus(4), tmp_path / "out", tmp_path)
-        assert {entry.path: bucket.read(entry.path) for entry in bucket.list()} == _files(tmp_path / "out")
+        there = [entry.path for page in bucket.pages() for entry in page]
+        assert {path: bucket.read(path) for path in there} == _files(tmp_path / "out")
 
     def test_nothing_is_visible_of_an_interrupted_export(self, tmp_path: Path) -> None:
         """The target holds the export before, until the new one is complete."""

@@ -173,7 +173,7 @@ def find_leftovers(
 ) -> list[StoredObject]:
     """Temporary files of writers that died more than a day (`min_age_seconds`) ago, anywhere below a local folder."""
     if not isinstance(storage, LocalStorage):
-        return []  # object stores drop what was not uploaded whole
+        return []  # of an object store, no listing has the parts of an unfinished upload
     found = []
     for path in storage.leftovers():
         try:

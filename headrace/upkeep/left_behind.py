@@ -54,7 +54,7 @@ def left_behind(output: Storage, wanted: Collection[str]) -> list[LeftPart]:
     """
     found: dict[str, list[StoredObject]] = {}
     for family in (LATENTS, COLUMNS, VIEWS):
-        for entry in output.list(f"{family}/"):
+        for entry in (entry for entry in output.list(f"{family}/") if entry.path.count("/") > 1):
             found.setdefault("/".join(entry.path.split("/")[:2]), []).append(entry)
     return [
         LeftPart(name, tuple(sorted([*files, *_table_of(output, name)], key=_rank)))

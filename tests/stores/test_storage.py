@@ -36,6 +36,23 @@ class TestObjectStoreOverHttp(StorageContract):
         return open_storage(f"{new_bucket(s3_server, monkeypatch)}/some/prefix/")
 
 
+@pytest.mark.parametrize("uri", ["{folder}", "memory://"])
+def test_folders_and_buckets_leave_the_same_hidden_objects_out_of_a_listing(tmp_path, uri):
+    storage = open_storage(uri.format(folder=tmp_path))
+    for name in ("a.tar", "._a.tar", ".b/c.tar", "d/.DS_Store", "d/.e/f", "d/g.h", "d/.e.tar"):
+        storage.write(name, b"x")
+    wanted = {
+        "": ["a.tar", "d/g.h"],
+        "d/": ["d/g.h"],
+        "d": ["d/g.h"],
+        "d/.e": [],
+        ".": [],
+        ".b": [],
+        "d/.e/": ["d/.e/f"],
+    }
+    assert {prefix: [entry.path for entry in storage.list(prefix)] for prefix in wanted} == wanted
+
+
 def test_the_scheme_of_a_uri_selects_the_store(tmp_path):
     assert open_storage(tmp_path) == LocalStorage(tmp_path)
     assert open_storage(f"file://{tmp_path}/with%20space").local_path("a") == tmp_path / "with space" / "a"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.medium
 OLD = ("latents/old/snapshots/1.json", "latents/old/manifests/train-0000/1.json", "latents/old/train_0.tar")
 GONE = ("columns/gone/snapshots/1.json", "catalog/columns/gone/parts/1.parquet", "views/gone/snapshots/1.json")
 KEPT = ("latents/new/snapshots/1.json", "columns/metadata/snapshots/1.json", "views/loud/snapshots/1.json")
-FOREIGN = ("columns/mine/notes.txt",)
+FOREIGN = ("columns/mine/notes.txt", "latents/notes.txt")
 
 
 @pytest.fixture
