@@ -16,7 +16,7 @@ from headrace.sources.name_index import Kept, NameIndex
 from headrace.sources.named_files import joined, opened, stamp_of_file
 
 _KEPT_TARS = 8  # with the names of all members: a listing goes from tar to tar
-_INSIDE = re.compile(r"\.tar/")
+_INSIDE = re.compile(r"\.tar/", re.IGNORECASE)
 
 
 _starts = Kept[NameIndex](lambda starts: starts.num_bytes)

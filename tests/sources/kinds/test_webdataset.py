@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from headrace.errors import ConfigError
+from headrace.sources.listing import FileStamp
 from headrace.sources.sources import open_corpus
 from headrace.stores.storage import open_storage
 from headrace.testing import CorpusContract
@@ -210,6 +211,15 @@ def test_tars_on_a_web_server_are_read_by_ranges(tmp_path):
         samples = build(tmp_path, {"kind": "webdataset", "uri": uri}).samples
     assert samples["x"]["metadata"]["text"] == "said"
     assert any(request.span for request in server.requests)
+
+
+def test_recordings_in_a_tar_whose_suffix_has_capital_letters_are_opened(tmp_path):
+    write_tar(tmp_path / "PART.TAR", {"a.wav": b"sound"})
+    corpus = open_corpus("webdataset", str(tmp_path), {})
+    (listing,) = corpus.list()
+    stamp = FileStamp(listing.num_bytes[0], listing.mtime_ns[0], listing.ctime_ns[0])
+    with corpus.open(listing.path[0], stamp) as file:
+        assert file.read() == b"sound"
 
 
 def test_compressed_tars_alone_are_an_error_that_says_what_to_do(tmp_path):
