@@ -32,6 +32,7 @@ _UNANSWERED = re.compile(r"HTTP error|request or response body error|error sendi
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|CONTENT_RANGE header|Content-Range header not present")
 _UNTRUSTED = re.compile(r"certificate|builder error|invalid URL")
 _REDIRECTED = re.compile(rf"{re.escape(NOWHERE)}\b|error following redirect")
+_ODD_NAME = re.compile(r"object with invalid path: (.*)")
 _WHY = re.compile(r'(?:message|error): "([^"]+)"|kind: (Timeout)\b')
 
 
@@ -98,6 +99,8 @@ def missing_fault(error: Exception, path: str, uri: str) -> str:
 def store_fault(error: Exception, path: str, uri: str) -> str:
     """One line: the object, the store's reason and, where the user can settle it, what to set."""
     text, where = str(error), place(path, uri)
+    if odd := _ODD_NAME.search(text):
+        return f"{where}: cannot be listed while an object has such a name: {odd[1]}; rename or delete that object"
     reasons = _reasons(text)
     line = _MARKUP.sub("", (text.splitlines() or [type(error).__name__])[0]).strip().rstrip(":")
     if _UNANSWERED.search(line) and (why := _why(text)):

@@ -65,3 +65,10 @@ def test_a_missing_bucket_is_reported_as_missing(s3_server, monkeypatch):
         list(storage.list())
     with pytest.raises(NotFoundError, match=r"^a in s3://nobody-made-this/rec: no such bucket"):
         storage.write("a", b"x")
+
+
+def test_the_error_about_an_object_that_no_listing_passes_names_it_and_says_what_to_do():
+    text = 'Encountered object with invalid path: Path "a//b.wav" contained empty path segment\n\nDebug source'
+    said = store_fault(ValueError(text), "", "s3://bucket/a")
+    assert said.startswith("s3://bucket/a: cannot be listed while an object has such a name: ")
+    assert said.endswith('Path "a//b.wav" contained empty path segment; rename or delete that object')
