@@ -4,6 +4,7 @@ Types are those of the values in this tar; `common_kinds` and `as_kinds` bring t
 """
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,8 +56,9 @@ def with_columns(
     try:
         columns = (*_facts(index, split), *_columns(rows))
         keys = keys_digest(index.keys())
+        "".join(column.spec.name for column in columns).encode()
     except ValueError as error:
-        raise FormatError(f"{index.shard}: a key or a value is not valid Unicode ({error})") from error
+        raise FormatError(f"{index.shard}: a key, a name or a value is not valid Unicode ({error})") from error
     return replace(index, crc32=crc32), ColumnTable(columns, len(index), keys, "")
 
 
@@ -64,8 +66,8 @@ def _values(blob: bytes, name: str, member: str) -> dict[str, Any]:
     """The values of one member by column."""
     try:
         if name == JSON_FIELD:
-            return json_object(blob)
-        text = blob.decode().rstrip("\n")
+            return json_object(blob.decode("utf-8-sig"))
+        text = blob.decode("utf-8-sig").rstrip("\r\n")
     except ValueError as error:
         kind = "a JSON object" if name == JSON_FIELD else "UTF-8"
         raise FormatError(
@@ -92,9 +94,14 @@ def _facts(index: ShardIndex, split: str) -> tuple[Column, ...]:
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterable[Column]:
     """The columns of these rows, by name."""
     for name in sorted({name for row in rows for name in row}):
-        values = [row.get(name) for row in rows]
+        values = [None if _is_not_finite(value) else value for value in (row.get(name) for row in rows)]
         kind = _widest({_kind(value) for value in values if value is not None})
         yield Column.of(ColumnSpec(name, kind), [_as(kind, value) for value in values])
+
+
+def _is_not_finite(value: object) -> bool:
+    """Whether a value is NaN or an infinity, by which pandas and others write a value that is missing."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _kind(value: object) -> ColumnKind:

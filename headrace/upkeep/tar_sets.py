@@ -272,7 +272,7 @@ def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Map
         else known.entries[path]
         for path, place in places.items()
     }
-    kinds = common_kinds([_kinds(known.specs), *(one.kinds for one in found.values())])
+    kinds = common_kinds([_known_kinds(known, columns, found), *(one.kinds for one in found.values())])
     of_columns = []
     for path, place in places.items():
         if path in found or kinds != _kinds(known.specs):
@@ -292,6 +292,20 @@ def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Map
 
 def _kinds(specs: Sequence[ColumnSpec]) -> dict[tuple[bool, str], ColumnKind]:
     return {(spec.is_fact, spec.name): spec.kind for spec in specs}
+
+
+def _known_kinds(
+    known: _Known, columns: Storage, found: Mapping[str, _Read]
+) -> dict[tuple[bool, str], ColumnKind | None]:
+    """The types of the columns of earlier calls; None for text without any value, where new tars have other values."""
+    kinds: dict[tuple[bool, str], ColumnKind | None] = {**_kinds(known.specs)}
+    others = {name for one in found.values() for name, kind in one.kinds.items() if kind not in {None, kinds.get(name)}}
+    without = {name for name in others if kinds.get(name) is ColumnKind.STRING}
+    for path, entry in known.columns.items():
+        if without and path not in found:
+            there = kinds_of(read_columns(columns, entry.name))
+            without = {name for name in without if there.get(name) is None}
+    return kinds | dict.fromkeys(without)
 
 
 def _name(place: ShardPlace, digest: str) -> str:

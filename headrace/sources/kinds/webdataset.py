@@ -132,7 +132,7 @@ def _columns(file: BinaryIO, fields: _Sample, taken: tuple[str, ...] = ()) -> tu
     found: dict[str, Any] = {}
     if (member := fields.get(JSON_FIELD)) is not None:
         try:
-            content = json_value(payload(file, (member.start, member.stop)))
+            content = json_value(payload(file, (member.start, member.stop)).decode("utf-8-sig"))
         except ValueError as error:
             return {}, f"{member.name} is not valid JSON: {error}"
         if not isinstance(content, dict):
@@ -140,7 +140,7 @@ def _columns(file: BinaryIO, fields: _Sample, taken: tuple[str, ...] = ()) -> tu
         found = content
     if (member := fields.get(_TEXT_FIELD)) is not None:
         try:
-            said = payload(file, (member.start, member.stop)).decode().rstrip("\n")
+            said = payload(file, (member.start, member.stop)).decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
             return {}, f"{member.name} is not valid UTF-8"
         return {**own_columns(found, (*taken, "text")), "text": said}, ""

@@ -149,6 +149,18 @@ def test_the_keys_of_the_json_are_columns_and_txt_is_text(tmp_path):
     assert sample["metadata"] == {"id": "a/x", "speaker": "ann", "tags": ["a"], "text": "said", **own}
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_text_has_no_line_end_and_no_byte_order_mark(tmp_path, mark):
+    write_tar(tmp_path / "a.tar", {"x.wav": b"1", "x.json": mark + b'{"n": 1}\r\n', "x.txt": mark + b"said\r\n"})
+    (row,) = rows_of(tmp_path / "a.tar")
+    assert (row["n"], row["text"]) == (1, "said")
+
+
+def test_json_in_another_encoding_is_a_fault_as_for_the_loaders(tmp_path):
+    write_tar(tmp_path / "a.tar", {"x.wav": b"1", "x.json": '{"n": 1}'.encode("utf-16")})
+    assert codes_of(tmp_path / "a.tar") == {"a.tar/x.wav": "unreadable"}
+
+
 @pytest.mark.medium
 def test_names_that_the_kind_gives_are_kept_beside_its_own(tmp_path):
     wav = write_sound(tmp_path / "x.wav", 1).read_bytes()
