@@ -5,15 +5,17 @@ Each shard comes with its number of samples where a snapshot or a `sizes.json` g
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeAlias
 
 from headrace.arguments import each, optional, path, text, whole
-from headrace.errors import ConfigError, HeadraceError, StoreUnavailableError
-from headrace.format.indexes.index import ShardIndex
-from headrace.format.indexes.index_files import find_index, is_outdated
+from headrace.errors import ConfigError, HeadraceError, NotFoundError, StoreUnavailableError
+from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
+from headrace.format.indexes.index_files import IndexFile, find_index, is_outdated
 from headrace.format.snapshots.snapshots import NumberedSnapshot
+from headrace.format.snapshots.tar_lists import folder_of, tar_version
 from headrace.locate.locating import Location, locate
 from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list
@@ -34,6 +36,7 @@ class LocatedShard:
         num_samples: number of samples by a snapshot or `sizes.json`; None where neither gives it.
         is_built: whether a snapshot of an output of Headrace names it.
         fits: for a file of columns, the audio shard whose samples its rows belong to, if that is known.
+        indexes: the folder that `headrace index --columns` or `--into` wrote the tar's index into; None for other tars.
     """
 
     storage: Storage | None
@@ -41,6 +44,7 @@ class LocatedShard:
     num_samples: int | None = None
     is_built: bool = False
     fits: "LocatedShard | None" = None
+    indexes: Storage | None = None
 
     @property
     def url(self) -> str:
@@ -48,7 +52,7 @@ class LocatedShard:
         return unsigned(self.name) if self.storage is None else f"{self.storage.uri}/{self.name}"
 
     def counted(self) -> int | None:
-        """Number of samples: `num_samples`, or that of the index beside the shard; None where there is neither."""
+        """Number of samples: `num_samples`, or that of its index; None where there is neither."""
         if self.num_samples is not None:
             return self.num_samples
         index = self.index()
@@ -56,18 +60,27 @@ class LocatedShard:
 
     def current_index(self) -> ShardIndex | None:
         """The `index`; None for a local tar that was written again after its index."""
-        if self.storage is None or (found := find_index(self.storage, self.name)) is None:
+        if self.storage is None or (found := self._found()) is None:
+            return None
+        if self.indexes is not None:
+            with suppress(NotFoundError):  # opening the tar says so
+                if found.index.notes.get(VERSION_NOTE) == tar_version(self.storage, self.name):
+                    return found.index
             return None
         return None if is_outdated(self.storage, self.name, found) else found.index
 
     def index(self) -> ShardIndex | None:
-        """Headrace's index beside the shard; None where there is no index.
+        """Headrace's index of the shard; None where there is no index.
 
         Raises:
             FormatError: the index is damaged.
         """
-        found = None if self.storage is None else find_index(self.storage, self.name)
+        found = self._found()
         return None if found is None else found.index
+
+    def _found(self) -> IndexFile | None:
+        folder = self.indexes or self.storage
+        return None if folder is None else find_index(folder, self.name)
 
 
 def locate_shards(urls: Urls, *, split: str | None = None, snapshot: int | None = None) -> list[LocatedShard]:
@@ -107,7 +120,11 @@ def shards_of(located: Location, split: str | None = None, snapshot: int | None 
     """
     if (tars := located.tars) is not None:
         counts = tars.counts or _counts_beside(tars)
-        return [LocatedShard(tars.storage, name, count) for name, count in zip(tars.names, counts, strict=True)]
+        indexes = None if tars.indexed is None else folder_of(tars.indexed.storage)
+        return [
+            LocatedShard(tars.storage, name, count, indexes=indexes)
+            for name, count in zip(tars.names, counts, strict=True)
+        ]
     folder = located.one_folder("reading")
     return list(_of_snapshot(folder.storage, folder.snapshot(snapshot), split))
 

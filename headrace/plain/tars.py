@@ -61,7 +61,7 @@ def raw_samples(shards: Iterator[LocatedShard], key_at: KeyAt = KeyAt.FIRST_DOT)
 def _downloaded(shard: LocatedShard, key_at: KeyAt) -> Iterator[RawSample]:
     """The samples of a shard in a store, which is read again from its start if it arrives damaged."""
     assert shard.storage is not None
-    index = shard.index()
+    index = shard.current_index()
     num_delivered, attempts, last = 0, 0, None
     for source in sources(shard.storage):
         if last is not None and attempts == 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.errors import ConfigError, FormatError, NotFoundError
-from headrace.format.beside.column_files import SPECS_KEY, publish_columns, read_columns
+from headrace.format.beside.column_files import SPECS_KEY, publish_columns, published_columns, read_columns
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.beside.column_table import ColumnKind, ColumnSpec, ColumnTable
 from headrace.format.indexes.foreign_indexes import find_foreign_index
@@ -155,6 +155,11 @@ class _Known:
         of_columns = _entries(columns.storage, columns.snapshot.snapshot, paths)
         return cls(tars, _entries(folder, snapshot, paths), of_columns, columns.specs)
 
+    def has_columns(self, storage: Storage, tar: str) -> bool:
+        """Whether the columns of a tar are there, and sound; otherwise it is read again."""
+        entry = self.columns.get(tar)
+        return entry is not None and published_columns(storage, entry.name, entry.num_bytes) is not None
+
 
 def index_with_columns(
     wanted: TarSet, num_threads: int | None, progress: Callable[[IndexedTar], None]
@@ -175,7 +180,8 @@ def index_with_columns(
 
         def read(numbered: tuple[int, str]) -> tuple[IndexedTar, _Read | None]:
             number, name = numbered
-            return _one(wanted, (name, splits[name]), known.entries.get(name), Path(spool) / str(number))
+            before = known.entries[name] if known.has_columns(wanted.into.at(COLUMNS), name) else None
+            return _one(wanted, (name, splits[name]), before, Path(spool) / str(number))
 
         results, found = [], {}
         num_threads = num_threads or (_REMOTE_AT_ONCE if isinstance(wanted.tars.storage, Bucket) else num_cores())

@@ -116,13 +116,15 @@ def _faults_of_digest(shard: LocatedShard, sha256: str) -> Iterator[str]:
 
 
 def _stored_index(shard: LocatedShard) -> tuple[ShardIndex | None, list[str]]:
-    """The index beside a shard, None if it is missing or damaged; and its faults."""
+    """The index of a shard, None if it is missing or damaged; and its faults."""
     try:
         stored = shard.index()
     except HeadraceError as error:
         return None, [str(error)]
     if stored is None and shard.num_samples is not None and is_shard_name(shard.name.rpartition("/")[2]):
         return None, ["its .idx is missing, or is another tool's file, which has to be moved away; build again"]
+    if stored is None and shard.num_samples is not None and shard.indexes is not None:
+        return None, [f"has no index in {shard.indexes.uri}: run `headrace index` again with the same arguments"]
     return stored, []
 
 

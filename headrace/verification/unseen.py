@@ -13,10 +13,11 @@ from headrace.format.indexes.index import files_of_shard
 from headrace.format.indexes.index_files import other_name
 from headrace.format.manifests.manifests import manifest_path, newest_entries, numbered_keys
 from headrace.format.snapshots.snapshots import read_table, snapshot_path
+from headrace.format.snapshots.tar_lists import folder_of
 from headrace.locate import Location
 from headrace.locate.listing import UnlistedError, listing
 from headrace.locate.names import is_pattern
-from headrace.locate.outputs import ITSELF, ShardFolder, view_folders
+from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, view_folders
 from headrace.stores.storage import Storage
 
 _SHOWN = 3
@@ -41,7 +42,13 @@ def unseen_beside_tars(located: Location) -> Iterator[str]:
         return iter(())
     names = located.tars.names
     seen = {path for name in names for path in (*files_of_shard(name), other_name(name))}
-    return _sentences(located.tars.storage, {*seen, *_OF_FOLDERS})
+    storage, indexed = located.tars.storage, located.tars.indexed
+    if indexed is not None and folder_of(indexed.storage).uri == storage.uri:
+        for folder in folders_of_output(storage):
+            seen |= {_below(folder, path) for path in _seen_of(folder)}
+        for view in view_folders(storage):
+            seen |= {_below(view, path) for path in _seen_of_view(view)}
+    return _sentences(storage, {*seen, *_OF_FOLDERS})
 
 
 def _seen_of(folder: ShardFolder) -> Iterator[str]:

@@ -15,6 +15,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
+from headrace.format.snapshots.tar_lists import folder_of
 from headrace.format.tars.member_names import KeyAt
 from headrace.locate import locate
 from headrace.locate.names import is_pattern
@@ -109,10 +110,12 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         NotFoundError: there are no shards.
         ConfigError: `key_at` is given for an output of Headrace, whose keys are known.
     """
-    located = locate(path)
+    located = locate(path, looks_for_index=True)
     if located.tars is not None:
         lost = () if is_pattern(located.named) else tuple(lost_snapshots(located.storage))
-        return Target(tuple(shards_of(located)), lost, key_at, tuple(unseen_beside_tars(located)))
+        beside = _target_beside_tars(located.tars.indexed)
+        tars = (*shards_of(located), *beside.shards)
+        return Target(tars, (*lost, *beside.faults), key_at, tuple(unseen_beside_tars(located)))
     if key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(f"{path}: is an output of Headrace, which knows its keys: leave out --key-at {key_at}")
     if not located.is_output and _is_view(located.storage):
@@ -134,6 +137,18 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         folders += view_folders(located.storage)
     seen = tuple(f"{folder.name} (snapshot {folder.numbers[-1]})" for folder in folders)
     return Target(tuple(shards), tuple(faults), unseen=tuple(unseen_in_output(located)), seen=seen)
+
+
+def _target_beside_tars(indexed: ShardFolder | None) -> Target:
+    """The columns that `headrace index --columns` made, and the faults of views of them."""
+    if indexed is None:
+        return Target((), ())
+    folder = folder_of(indexed.storage)
+    found = [_target_of_folder(part) for part in folders_of_output(folder) if part.name.startswith(f"{COLUMNS}/")]
+    faults = [fault for one in found for fault in one.faults]
+    for view in view_folders(folder):
+        faults += [*gaps(view), *faults_of_view(folder, view)]
+    return Target(tuple(shard for one in found for shard in one.shards), tuple(faults))
 
 
 def _faults_of_output(output: Storage) -> Iterator[Fault]:
