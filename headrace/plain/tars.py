@@ -18,7 +18,7 @@ from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_entries import apart_fault
 from headrace.format.indexes.indexing import naming_of
 from headrace.format.tars.member_names import JSON_FIELD, KeyAt, Naming, audio_field, check_fields, split_name
-from headrace.format.tars.tar import TarHeader, check_end, check_member, payload
+from headrace.format.tars.tar import GIT_LFS, TarHeader, check_end, check_member, payload
 from headrace.format.tars.tar_members import Member, MemberFinder
 from headrace.format.tars.unpacking import opened_tar, unpacked_stream
 from headrace.locate.shard_list import LocatedShard
@@ -151,7 +151,7 @@ class _Header(TarHeader):
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        if len(buf) < tarfile.BLOCKSIZE:
+        if len(buf) < tarfile.BLOCKSIZE and not buf.startswith(GIT_LFS):
             raise tarfile.ReadError("cut off: no end-of-archive mark at its end")
         try:
             return super().frombuf(buf, encoding, errors)

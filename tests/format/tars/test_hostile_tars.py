@@ -42,6 +42,16 @@ def test_a_hostile_header_is_an_error(hostile):
         list(webdataset_loader(str(path)))
 
 
+def test_a_pointer_of_git_lfs_in_place_of_a_tar_is_named(tmp_path):
+    path = tmp_path / "a.tar"
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"1" * 64 + b"\nsize 12345\n")
+    words = r"a\.tar: .*a pointer of git-lfs, in place of which `git lfs pull` puts the tar"
+    with path.open("rb") as file, pytest.raises(FormatError, match=words):
+        list(read_members(file, path.name))
+    with pytest.raises(FormatError, match=words):
+        list(webdataset_loader(str(path), num_workers=0))
+
+
 def test_padding_and_garbage_after_the_end_are_ignored(tmp_path):
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", bufsize=1 << 20) as archive:
