@@ -111,7 +111,9 @@ def locate_shards(urls: Urls, *, split: str | None = None, snapshot: int | None 
     return list(chain.from_iterable(_shards_of_one(url, split, snapshot, transfer) for url in named))
 
 
-def shards_of(located: Location, split: str | None = None, snapshot: int | None = None) -> list[LocatedShard]:
+def shards_of(
+    located: Location, split: str | None = None, snapshot: int | None = None, transfer: Transfer | None = None
+) -> list[LocatedShard]:
     """The shards of what was located: those of a snapshot, or the tars, with counts from the `sizes.json` beside them.
 
     Raises:
@@ -120,7 +122,7 @@ def shards_of(located: Location, split: str | None = None, snapshot: int | None 
     """
     if (tars := located.tars) is not None:
         counts = tars.counts or _counts_beside(tars)
-        indexes = None if tars.indexed is None else folder_of(tars.indexed.storage)
+        indexes = None if tars.indexed is None else folder_of(tars.indexed.storage, transfer)
         return [
             LocatedShard(tars.storage, name, count, indexes=indexes)
             for name, count in zip(tars.names, counts, strict=True)
@@ -139,7 +141,7 @@ def _shards_of_one(url: str, split: str | None, snapshot: int | None, transfer: 
         return [LocatedShard(None, url)]
     located = locate(url, split=split, snapshot=snapshot, transfer=transfer)
     located.check_built()
-    return shards_of(located, split, snapshot)
+    return shards_of(located, split, snapshot, transfer)
 
 
 def _of_snapshot(storage: Storage, numbered: NumberedSnapshot, split: str | None) -> Iterator[LocatedShard]:

@@ -20,7 +20,7 @@ from headrace.machine import num_cores
 from headrace.plain.samples import SampleDecoder, decode_sample, with_shapes_of_padding
 from headrace.plain.tars import RawSample, raw_samples
 from headrace.plain.torch_workers import stop_workers
-from headrace.stores.storage import LocalStorage
+from headrace.stores.storage import LocalStorage, Storage
 from headrace.streaming.batches.batch import Sample
 from headrace.streaming.batches.stacking import collate
 from headrace.streaming.concurrency.fork_server import WorkerStart, prepare_fork_server
@@ -124,8 +124,11 @@ def webdataset_loader(  # noqa: PLR0913 - the parameters that users of webdatase
 
 def _anchored(shard: LocatedShard) -> LocatedShard:
     """Rename a shard so that its name stays valid when the working directory changes, here or in a worker."""
-    storage = shard.storage
-    return replace(shard, storage=LocalStorage(storage.root.absolute())) if isinstance(storage, LocalStorage) else shard
+    return replace(shard, storage=_absolute(shard.storage), indexes=_absolute(shard.indexes))
+
+
+def _absolute(storage: Storage | None) -> Storage | None:
+    return LocalStorage(storage.root.absolute()) if isinstance(storage, LocalStorage) else storage
 
 
 def _on_missing_latents(choice: str) -> OnMissingLatents:

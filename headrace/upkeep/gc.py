@@ -108,7 +108,7 @@ def find_garbage(
         output: the output of a data set.
         keep: how many snapshots to keep, at least 1.
         now_seconds: the current Unix time.
-        min_age_seconds: younger files and snapshots stay; 0 only while no build is running.
+        min_age_seconds: younger files and snapshots stay; 0 or less only while no build is running.
 
     Raises:
         ConfigError: `keep` is less than 1, or `output` is a shard folder: what the latents of its output need is then

@@ -18,6 +18,9 @@ from headrace.format.tars.member_names import JSON_FIELD
 from headrace.format.tars.tar import payload
 from headrace.format.typed_json import json_object
 
+VALUES_VERSION = 1
+"""To be raised when members give other values than before: all tars of a set are then read again."""
+
 _TEXTS = {"txt": "text", "transcript": "transcript", "text": "text"}
 _CLASSES = ("cls", "cls2", "class", "count", "index", "inx", "id")  # members that WebDataset decodes as numbers
 _WHOLE = re.compile(r"\s*[+-]?\d{1,4300}\s*")  # Python reads no longer one

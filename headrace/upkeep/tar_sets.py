@@ -51,7 +51,7 @@ from headrace.machine import num_cores
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.ranged_files import opened_sparsely
 from headrace.stores.storage import Bucket, LocalStorage, Storage
-from headrace.upkeep.tar_columns import as_kinds, common_kinds, kinds_of, with_columns
+from headrace.upkeep.tar_columns import VALUES_VERSION, as_kinds, common_kinds, kinds_of, with_columns
 from headrace.upkeep.tar_splits import placed, splits_of
 from headrace.views.names import METADATA
 
@@ -155,10 +155,13 @@ class _Known:
         of_columns = _entries(columns.storage, columns.snapshot.snapshot, paths)
         return cls(tars, _entries(folder, snapshot, paths), of_columns, columns.specs)
 
-    def has_columns(self, storage: Storage, tar: str) -> bool:
-        """Whether the columns of a tar are there, and sound; otherwise it is read again."""
+    def has_columns(self, storage: Storage, sizes: Mapping[str, int], tar: str) -> bool:
+        """Whether the columns of a tar are there, and in a local folder also sound; otherwise the tar is read again."""
         entry = self.columns.get(tar)
-        return entry is not None and published_columns(storage, entry.name, entry.num_bytes) is not None
+        if entry is None or sizes.get(entry.name) != entry.num_bytes:
+            return False
+        is_local = storage.local_path(entry.name) is not None
+        return not is_local or published_columns(storage, entry.name, entry.num_bytes) is not None
 
 
 def index_with_columns(
@@ -176,11 +179,13 @@ def index_with_columns(
     if any(not spec.is_fact for spec in known.specs):
         wanted = replace(wanted, reads_members=True)  # a set that has columns keeps them
     splits = splits_of(known.tars, wanted.tars.names)
+    columns = wanted.into.at(COLUMNS)
+    sizes = {entry.path: entry.num_bytes for entry in columns.list()} if known.columns else {}
     with tempfile.TemporaryDirectory(prefix="headrace-columns-") as spool:
 
         def read(numbered: tuple[int, str]) -> tuple[IndexedTar, _Read | None]:
             number, name = numbered
-            before = known.entries[name] if known.has_columns(wanted.into.at(COLUMNS), name) else None
+            before = known.entries[name] if known.has_columns(columns, sizes, name) else None
             return _one(wanted, (name, splits[name]), before, Path(spool) / str(number))
 
         results, found = [], {}
@@ -203,7 +208,7 @@ def _one(
     with ThreadPoolExecutor(1) as pool:  # a new tar is asked for both at once, since each is a wait
         looked = pool.submit(find_foreign_index, storage, name) if before is None else None
         version = tar_version(storage, name)
-    rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members
+    rules = wanted.naming.key_at, wanted.naming.audio_fields, wanted.reads_members, VALUES_VERSION
     made_of = hashlib.sha256(f"{version} {rules!r}".encode()).hexdigest()
     if before is not None and before.input_digest == made_of and _is_indexed(wanted.into, name, before, version):
         return IndexedTar(name, before.num_samples, before.num_bytes), None
@@ -278,7 +283,9 @@ def _commit(wanted: TarSet, known: _Known, splits: Mapping[str, str], found: Map
         else known.entries[path]
         for path, place in places.items()
     }
-    kinds = common_kinds([_known_kinds(known, columns, found), *(one.kinds for one in found.values())])
+    before = [known.columns[path] for path in places if path not in found]
+    of_found = [one.kinds for one in found.values()]
+    kinds = common_kinds([_known_kinds(known.specs, columns, before, of_found), *of_found])
     of_columns = []
     for path, place in places.items():
         if path in found or kinds != _kinds(known.specs):
@@ -301,14 +308,17 @@ def _kinds(specs: Sequence[ColumnSpec]) -> dict[tuple[bool, str], ColumnKind]:
 
 
 def _known_kinds(
-    known: _Known, columns: Storage, found: Mapping[str, _Read]
+    specs: Sequence[ColumnSpec],
+    columns: Storage,
+    before: Iterable[ShardEntry],
+    found: Sequence[Mapping[tuple[bool, str], ColumnKind | None]],
 ) -> dict[tuple[bool, str], ColumnKind | None]:
     """The types of the columns of earlier calls; None for text without any value, where new tars have other values."""
-    kinds: dict[tuple[bool, str], ColumnKind | None] = {**_kinds(known.specs)}
-    others = {name for one in found.values() for name, kind in one.kinds.items() if kind not in {None, kinds.get(name)}}
+    kinds: dict[tuple[bool, str], ColumnKind | None] = {**_kinds(specs)}
+    others = {name for one in found for name, kind in one.items() if kind not in {None, kinds.get(name)}}
     without = {name for name in others if kinds.get(name) is ColumnKind.STRING}
-    for path, entry in known.columns.items():
-        if without and path not in found:
+    for entry in before:
+        if without:
             there = kinds_of(read_columns(columns, entry.name))
             without = {name for name in without if there.get(name) is None}
     return kinds | dict.fromkeys(without)

@@ -123,8 +123,9 @@ def _stored_index(shard: LocatedShard) -> tuple[ShardIndex | None, list[str]]:
         return None, [str(error)]
     if stored is None and shard.num_samples is not None and is_shard_name(shard.name.rpartition("/")[2]):
         return None, ["its .idx is missing, or is another tool's file, which has to be moved away; build again"]
-    if stored is None and shard.num_samples is not None and shard.indexes is not None:
-        return None, [f"has no index in {shard.indexes.uri}: run `headrace index` again with the same arguments"]
+    if shard.indexes is not None and shard.current_index() is None:
+        why = f"has no index in {shard.indexes.uri}" if stored is None else "was written again since it was indexed"
+        return stored, [f"{why}: run `headrace index` again with the same arguments"]
     return stored, []
 
 

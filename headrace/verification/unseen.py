@@ -13,7 +13,7 @@ from headrace.format.indexes.index import files_of_shard
 from headrace.format.indexes.index_files import other_name
 from headrace.format.manifests.manifests import manifest_path, newest_entries, numbered_keys
 from headrace.format.snapshots.snapshots import read_table, snapshot_path
-from headrace.format.snapshots.tar_lists import folder_of
+from headrace.format.snapshots.tar_lists import TARS, folder_of, tar_list_path
 from headrace.locate import Location
 from headrace.locate.listing import UnlistedError, listing
 from headrace.locate.names import is_pattern
@@ -35,17 +35,19 @@ def unseen_in_output(located: Location) -> Iterator[str]:
     return _sentences(located.storage, seen)
 
 
-def unseen_beside_tars(located: Location) -> Iterator[str]:
+def unseen_beside_tars(located: Location, indexed: ShardFolder | None) -> Iterator[str]:
     """List files that are not looked at in a folder of tars; nothing for a pattern, which says what is meant."""
     assert located.tars is not None
     if is_pattern(located.named):
         return iter(())
     names = located.tars.names
     seen = {path for name in names for path in (*files_of_shard(name), other_name(name))}
-    storage, indexed = located.tars.storage, located.tars.indexed
+    storage = located.tars.storage
     if indexed is not None and folder_of(indexed.storage).uri == storage.uri:
-        for folder in folders_of_output(storage):
+        for folder in (indexed, *folders_of_output(storage)):
             seen |= {_below(folder, path) for path in _seen_of(folder)}
+        with contextlib.suppress(HeadraceError):  # reported as a fault
+            seen.add(_below(indexed, tar_list_path(str(indexed.snapshot().snapshot.origin.get(TARS)))))
         for view in view_folders(storage):
             seen |= {_below(view, path) for path in _seen_of_view(view)}
     return _sentences(storage, {*seen, *_OF_FOLDERS})

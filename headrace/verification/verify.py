@@ -7,7 +7,7 @@ comparisons of a build.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.assemble.centroids import DAMAGED, damaged_centroids
@@ -15,9 +15,9 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.format.beside.view_files import read_view
 from headrace.format.beside.views import VIEWS
 from headrace.format.snapshots.snapshots import NumberedSnapshot, read_table
-from headrace.format.snapshots.tar_lists import folder_of
+from headrace.format.snapshots.tar_lists import folder_of, read_tar_list
 from headrace.format.tars.member_names import KeyAt
-from headrace.locate import locate
+from headrace.locate import Location, locate
 from headrace.locate.names import is_pattern
 from headrace.locate.no_shards import no_samples
 from headrace.locate.outputs import (
@@ -30,6 +30,7 @@ from headrace.locate.outputs import (
     view_folders,
 )
 from headrace.locate.shard_list import LocatedShard, shards_of
+from headrace.locate.tars import indexed_folder
 from headrace.ordered import TaskThreads, map_in_order
 from headrace.stores.storage import Storage
 from headrace.verification.column_fit import misfits, with_partners
@@ -49,6 +50,7 @@ from headrace.verification.view_check import faults_of_view
 if TYPE_CHECKING:
     from headrace.format.snapshots.shard_table import ShardTable
 
+_GONE = "is gone since it was indexed: restore it, or run `headrace index` again with the same arguments"
 Checks: TypeAlias = Callable[[Sequence[LocatedShard]], Iterator[CheckedShard]]
 """Reads shards, wherever that may be: yields the results in the order of the shards."""
 
@@ -110,12 +112,9 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
         NotFoundError: there are no shards.
         ConfigError: `key_at` is given for an output of Headrace, whose keys are known.
     """
-    located = locate(path, looks_for_index=True)
+    located = locate(path)
     if located.tars is not None:
-        lost = () if is_pattern(located.named) else tuple(lost_snapshots(located.storage))
-        beside = _target_beside_tars(located.tars.indexed)
-        tars = (*shards_of(located), *beside.shards)
-        return Target(tars, (*lost, *beside.faults), key_at, tuple(unseen_beside_tars(located)))
+        return _target_of_tars(located, key_at)
     if key_at is not KeyAt.FIRST_DOT:
         raise ConfigError(f"{path}: is an output of Headrace, which knows its keys: leave out --key-at {key_at}")
     if not located.is_output and _is_view(located.storage):
@@ -139,16 +138,30 @@ def find_target(path: str, key_at: KeyAt = KeyAt.FIRST_DOT) -> Target:
     return Target(tuple(shards), tuple(faults), unseen=tuple(unseen_in_output(located)), seen=seen)
 
 
-def _target_beside_tars(indexed: ShardFolder | None) -> Target:
-    """The columns that `headrace index --columns` made, and the faults of views of them."""
-    if indexed is None:
-        return Target((), ())
-    folder = folder_of(indexed.storage)
-    found = [_target_of_folder(part) for part in folders_of_output(folder) if part.name.startswith(f"{COLUMNS}/")]
-    faults = [fault for one in found for fault in one.faults]
-    for view in view_folders(folder):
-        faults += [*gaps(view), *faults_of_view(folder, view)]
-    return Target(tuple(shard for one in found for shard in one.shards), tuple(faults))
+def _target_of_tars(located: Location, key_at: KeyAt) -> Target:
+    """Tars of others; of a whole folder also the columns and views that `headrace index --columns` wrote for them."""
+    assert located.tars is not None
+    shards = shards_of(located)
+    faults = [] if is_pattern(located.named) else list(lost_snapshots(located.storage))
+    indexed = located.tars.indexed or (indexed_folder(located.storage) if located.names_folder else None)
+    if indexed is not None:
+        folder = folder_of(indexed.storage)
+        try:
+            paths = read_tar_list(indexed.storage, indexed.snapshot().snapshot).places()
+        except HeadraceError as error:
+            faults.append(Fault(indexed.storage.uri, str(error)))
+            paths = {}
+        there = {shard.name for shard in shards}
+        faults += [Fault(f"{located.tars.storage.uri}/{path}", _GONE) for path in paths if path not in there]
+        shards = [replace(shard, indexes=folder) if shard.name in paths else shard for shard in shards]
+        for part in folders_of_output(folder):
+            if part.name.startswith(f"{COLUMNS}/"):
+                found = _target_of_folder(part)
+                shards += found.shards
+                faults += found.faults
+        for view in view_folders(folder):
+            faults += [*gaps(view), *faults_of_view(indexed.storage, view)]
+    return Target(tuple(shards), tuple(faults), key_at, tuple(unseen_beside_tars(located, indexed)))
 
 
 def _faults_of_output(output: Storage) -> Iterator[Fault]:
@@ -162,7 +175,7 @@ def _faults_of_output(output: Storage) -> Iterator[Fault]:
         yield from faults_of_origin(output, part)
     for view in view_folders(output):
         yield from gaps(view)
-        yield from faults_of_view(output, view)
+        yield from faults_of_view(output.at(AUDIO), view)
 
 
 def verify(

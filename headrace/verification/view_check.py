@@ -9,18 +9,17 @@ from headrace.format.beside.view_files import partitions_of, read_counts, read_t
 from headrace.format.beside.views import CountArray, NumberedView, PartitionCounts, ViewFile, ViewTotals, counts_of
 from headrace.format.manifests.manifests import split_of
 from headrace.format.snapshots.shard_table import ShardTable
-from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_numbers, snapshot_path
-from headrace.format.snapshots.tar_lists import TARS
-from headrace.locate.outputs import AUDIO, ShardFolder
+from headrace.format.snapshots.snapshots import read_snapshot, read_table, snapshot_path
+from headrace.locate.outputs import ShardFolder
 from headrace.stores.storage import Storage
 from headrace.verification.shard_check import Fault
 
 
-def faults_of_view(output: Storage, folder: ShardFolder) -> Iterator[Fault]:
+def faults_of_view(audio: Storage, folder: ShardFolder) -> Iterator[Fault]:
     """Faults of a view: damaged snapshots, and files of the newest one that are damaged or do not agree.
 
     Args:
-        output: the output that the view belongs to, or the folder of indexed tars.
+        audio: the folder with the snapshots of the samples that the view chooses from.
         folder: the view.
     """
     newest: NumberedView | None = None
@@ -33,7 +32,6 @@ def faults_of_view(output: Storage, folder: ShardFolder) -> Iterator[Fault]:
     if newest is None:
         return
     try:
-        audio = output.at(TARS if snapshot_numbers(output.at(TARS)) else AUDIO)
         found = read_snapshot(audio, newest.snapshot.audio_snapshot)
         table = read_table(audio, found.snapshot)
     except NotFoundError:  # nobody can read this view any more, so it does no harm; the next build makes it again

@@ -1,6 +1,7 @@
 """`headrace seen`, `batch` and `bill` as a user runs them, compared with what a loader delivers."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -245,6 +246,18 @@ def test_a_view_and_columns_that_have_changed_are_those_of_the_state(run, tmp_pa
     write_view(tmp_path, "few", lambda key: 1, where="singers = 'ann'")
     code, found, _ = run("seen", state, "--key", batches[0][0])
     assert (code, found["times"]) == (0, 1)
+
+
+def test_a_snapshot_that_is_gone_is_an_error_that_names_the_stream(run, tmp_path):
+    write_dataset(tmp_path, {"train": clips(6)})
+    write_columns(tmp_path, "metadata", {"singer": ("string", singer)})
+    dataset = StreamingDataset(remote=f"{tmp_path}/audio", batch_size=2, where="singer = 'ann'")
+    state, batches = trained(dataset, 1, tmp_path)
+    write_columns(tmp_path, "metadata", {"singer": ("string", str)})
+    (tmp_path / "columns/metadata/snapshots/00000001.json").unlink()
+    code, _, err = run("seen", state, "--key", batches[0][0])
+    assert code == 1
+    assert re.search("the state was saved with data at .*, which is gone .*; restore it", err), err
 
 
 @pytest.mark.parametrize("place", ["https://host/a/{0..1}.tar?X-Sig=1", "a/0.tar\nb/1.tar"])

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from headrace import StreamingDataset, webdataset_loader
+from headrace.cli import main
 from headrace.errors import ConfigError, NotFoundError
 from tests.streaming.shards.test_foreign import keys, write_tar
 from tests.support.streaming.corpus import clips, write_dataset
@@ -43,6 +44,11 @@ def test_a_single_tar_is_read_at_once(web, tmp_path):
     assert keys(f"{url}/train-000.tar", local=str(tmp_path / "cache")) == TRAIN[:4]
     assert loaded(f"{url}/train-000.tar") == TRAIN[:4]
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize("name", ["train-{000..001}.tar", "sizes.json", "train-000.tar"])
+def test_named_shards_are_verified(web, name):
+    assert main(["verify", f"{web[1]}/{name}"]) == 0
 
 
 @pytest.mark.parametrize("name", ["", "/*.tar"])

@@ -1,11 +1,13 @@
 """`headrace verify` of tars that were indexed with columns: their indexes, columns and views, wherever these are."""
 
+import gzip
 import os
 
 import pytest
 
 from headrace import StreamingDataset, webdataset_loader
 from headrace.cli import main
+from headrace.errors import IntegrityError
 from headrace.upkeep.inspection import inspect
 from headrace.upkeep.tar_indexes import index_tars
 from headrace.upkeep.tar_views import make_view
@@ -51,6 +53,10 @@ DAMAGES = {
     "columns": lambda _, into: flipped(columns_of(into), middle),
     "lost columns": lambda _, into: columns_of(into).unlink(),
     "view": lambda _, into: flipped(next(into.glob("views/few/snapshots/*.counts")), middle),
+    "snapshot": lambda _, into: (into / "tars/snapshots/00000001.json").write_text("{"),
+    "list of tars": lambda _, into: flipped(next(into.glob("tars/snapshots/*.tars")), middle),
+    "lost tar": lambda tars, _: (tars / "train-001.tar").unlink(),
+    "tar written again": lambda tars, _: os.utime(tars / "train-001.tar", (1, 1)),
 }
 
 
@@ -62,7 +68,7 @@ def test_damage_is_found(places, damage):
     assert main(["verify", str(into)]) == 1
 
 
-MENDED = {name: damage for name, damage in DAMAGES.items() if name not in {"tar", "view"}}
+MENDED = {name: DAMAGES[name] for name in ("index", "lost index", "columns", "lost columns", "tar written again")}
 
 
 @pytest.mark.parametrize("damage", MENDED.values(), ids=MENDED)
@@ -78,7 +84,32 @@ def test_what_is_damaged_or_lost_is_written_again(places, damage):
 
 def test_files_that_are_verified_are_not_called_unseen(places, capsys):
     main(["verify", str(places[1])])
-    assert not [line for line in capsys.readouterr().out.splitlines() if "/columns" in line or "/views" in line]
+    assert "not looked at" not in capsys.readouterr().out
+
+
+def test_one_tar_is_verified_without_the_columns_of_all(places):
+    tars, into = places
+    columns_of(into).unlink()
+    assert main(["verify", str(tars / "train-000.tar")]) == 0
+    assert main(["verify", str(tars / "train-{000..001}.tar")]) == 0
+
+
+def test_a_compressed_tar_beside_indexed_ones_is_no_fault(tmp_path):
+    tars = write_tars(tmp_path, 1)
+    (tars / "b-0.tar.gz").write_bytes(gzip.compress((tars / "train-000.tar").read_bytes()))
+    index(tars / "*.tar", tars)
+    assert main(["verify", str(tars)]) == 0
+
+
+def test_the_working_folder_may_change_after_a_loader_was_made(tmp_path, monkeypatch):
+    tars = write_tars(tmp_path / "tars", 1)
+    index(tars, tmp_path / "into")
+    flipped(tars / "train-000.tar", lambda blob: blob.index(b'"speaker"') + 1)
+    monkeypatch.chdir(tmp_path)
+    loader = webdataset_loader("into", num_workers=0)
+    monkeypatch.chdir("/")
+    with pytest.raises(IntegrityError):
+        list(loader)
 
 
 def test_named_audio_fields_are_those_of_the_index_for_all_readers(tmp_path):

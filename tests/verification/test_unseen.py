@@ -28,5 +28,5 @@ def test_in_a_folder_of_tars_only_tars_and_their_indexes_are_looked_at(tmp_path,
         (folder / path.name).write_bytes(path.read_bytes())
     (folder / "sizes.json").write_text("{}")
     (folder / "notes.txt").touch()
-    assert list(unseen_beside_tars(locate(str(folder)))) == [f"{folder}: 1 files (notes.txt)"]
-    assert list(unseen_beside_tars(locate(str(folder / "*.tar")))) == []
+    assert list(unseen_beside_tars(locate(str(folder)), None)) == [f"{folder}: 1 files (notes.txt)"]
+    assert list(unseen_beside_tars(locate(str(folder / "*.tar")), None)) == []

@@ -10,7 +10,7 @@ from headrace.verification.view_check import faults_of_view
 def faults(output):
     storage = LocalStorage(output)
     (view,) = view_folders(storage)
-    return [f"{fault.where}: {fault.what}" for fault in faults_of_view(storage, view)]
+    return [f"{fault.where}: {fault.what}" for fault in faults_of_view(storage.at("audio"), view)]
 
 
 def test_a_sound_view_has_no_faults(output):

@@ -115,7 +115,7 @@ def read_tar_list(storage: Storage, snapshot: Snapshot) -> TarList:
             raise FormatError(f"{name}: does not have the digest in its snapshot; {tables.WAY_OUT}")
         return TarList.from_json(blob, name)
 
-    return read_sound(storage, _path(wanted), parse)
+    return read_sound(storage, tar_list_path(wanted), parse)
 
 
 def tar_version(storage: Storage, path: str) -> str:
@@ -179,7 +179,7 @@ def commit_tars(
     draft = drafting.draft("", {TARS: digest})
     if newest is not None and newest.snapshot.digest == draft.snapshot.digest:
         return newest, False
-    for path, part in {**draft.new_parts, _path(digest): blob}.items():
+    for path, part in {**draft.new_parts, tar_list_path(digest): blob}.items():
         storage.write(path, part)
     try:
         storage.create(snapshot_path(number), draft.snapshot.to_json())
@@ -201,5 +201,6 @@ def is_index_of(index: ShardIndex, shard: str, version: str) -> bool:
     return is_named_so and index.notes.get(VERSION_NOTE) == version
 
 
-def _path(digest: str) -> str:
+def tar_list_path(digest: str) -> str:
+    """The file with the list that has a digest."""
     return f"{SNAPSHOTS}{digest[:12]}.tars"

@@ -40,6 +40,7 @@ _SUM = slice(148, 156)
 _COMPRESSED = {b"\x1f\x8b": ".tar.gz", b"\x28\xb5": ".tar.zst"}  # the first two bytes
 GIT_LFS = b"version https://git-lfs"
 """The first bytes of a pointer of git-lfs, which a clone has in place of a tar."""
+IS_POINTER = "a pointer of git-lfs, in place of which `git lfs pull` puts the tar"
 _BEHIND_BYTES = 16 << 20  # searched after the end of the archive; more than any padding
 
 # Name, mode, owner, group, size, time, checksum (counted as spaces), kind, link; magic and version; nothing else.
@@ -166,7 +167,7 @@ class TarHeader(tarfile.TarInfo):
             tarfile.ReadError: a negative size, a name or record of a mebibyte, a sparse file, or a pointer of git-lfs.
         """
         if buf.startswith(GIT_LFS):
-            raise tarfile.ReadError("a pointer of git-lfs, in place of which `git lfs pull` puts the tar")
+            raise tarfile.ReadError(IS_POINTER)
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0:
             raise tarfile.ReadError(f"{header.name!r} has a size of {header.size} bytes")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Protocol, cast
 import zstandard
 
 from headrace.errors import FormatError, IntegrityError
-from headrace.format.tars.tar import sha256_of
+from headrace.format.tars.tar import GIT_LFS, IS_POINTER, sha256_of
 from headrace.format.tars.tar_names import ZIP_SUFFIXES, is_packed_tar
 from headrace.stores.storage import Storage
 
@@ -85,6 +85,8 @@ def _unpacked(file: BinaryIO, name: str, see: Callable[[bytes], object] = lambda
     """The decompressed bytes of a file from here to its end; `see` is called with each piece of compressed ones."""
     unpacker = unpacker_of(name)
     while piece := file.read(_READ_BYTES):
+        if piece.startswith(GIT_LFS):
+            raise IntegrityError(f"{name}: {IS_POINTER}")
         see(piece)
         yield from unpacker.unpacked(piece)
     unpacker.finish()

@@ -45,8 +45,8 @@ def read_state(path: str) -> OrderState:
         raise StateError(f"{path}: no state that can be read ({error})") from error
     if "worker" in found:
         raise StateError(
-            f"{path}: the state of one worker of a DataLoader, which does not count what the workers delivered; ask "
-            "dataset.state_dict(num_samples=…)"
+            f"{path}: the state of one worker of a DataLoader, which does not count what the workers delivered; "
+            "save the state by dataset.state_dict(num_samples=…) in the main process"
         )
     return state
 

@@ -61,19 +61,29 @@ def open_for_state(
         ):
             found.append(now)  # the order raises the error
             continue
-        try:
-            found.append(open_remote(replace(one, pins=pins_of(before, len(one.selection.latents)))))
-        except NotFoundError as error:
-            raise StateError(
-                f"snapshot: the state was saved with {name} at {before}, which is gone ({error}); restore it, or start "
-                "from the beginning"
-            ) from error
-        except ConfigError as error:
-            raise StateError(
-                f"snapshot: the state was saved with {name} at {before}, which {shown(unsigned(one.remote))} does not "
-                f"have ({error}); read the data set that it was saved on, or start from the beginning"
-            ) from error
+        found.append(open_saved(one, before))
     return found
+
+
+def open_saved(request: StreamRequest, saved: StreamState) -> OpenedRemote:
+    """Open a stream at the snapshots of its state. Raises `StateError` if these are gone, or not of this data set."""
+    if not (saved.snapshot or saved.revision):
+        return open_remote(request)
+    latents = saved.latents_snapshots if len(saved.latents_snapshots) == len(request.selection.latents) else ()
+    view, where = (None, ()) if saved.view is None else (saved.view.snapshot, saved.view.columns)
+    pins = Pins(saved.snapshot, latents, view, where, dict(saved.columns_snapshots), saved.revision)
+    try:
+        return open_remote(replace(request, pins=pins))
+    except NotFoundError as error:
+        raise StateError(
+            f"snapshot: the state was saved with {saved.name} at {saved}, which is gone ({error}); restore it, or "
+            "start from the beginning"
+        ) from error
+    except ConfigError as error:
+        raise StateError(
+            f"snapshot: the state was saved with {saved.name} at {saved}, which {shown(unsigned(request.remote))} does "
+            f"not have ({error}); read the data set that it was saved on, or start from the beginning"
+        ) from error
 
 
 def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
@@ -83,13 +93,6 @@ def _is_open(saved: StreamState, now: OpenedRemote) -> bool:
     is_same = None in {saved.revision, now.pins.revision} or saved.revision == now.pins.revision
     fingerprints = now.primary.identity.fingerprint, now.latents_fingerprints
     return pinned and is_same and (saved.fingerprint, saved.latents_fingerprints) == fingerprints
-
-
-def pins_of(saved: StreamState, num_latents: int) -> Pins:
-    """The snapshots of a state, those of latents if it has one for each."""
-    latents = saved.latents_snapshots if len(saved.latents_snapshots) == num_latents else ()
-    view, where = (None, ()) if saved.view is None else (saved.view.snapshot, saved.view.columns)
-    return Pins(saved.snapshot, latents, view, where, dict(saved.columns_snapshots), saved.revision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
-from headrace.streaming.opened.agreement import open_all, open_for_state, pins_of
+from headrace.streaming.opened.agreement import open_all, open_for_state, open_saved
 from headrace.streaming.opened.reading import StreamReaders, StreamShards, default_cache_folder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState
@@ -88,7 +88,7 @@ class OpenStreams:
             names: their names in saved states.
             defaults: settings of the dataset.
             has_own_world: whether the user passed `world`; then ranks cannot communicate.
-            saved: the same streams in a state, to open its snapshots; empty for the newest.
+            saved: these streams in a state, to open its snapshots; empty for the newest.
 
         Raises:
             ConfigError: there is no data set at a remote, or the latents of the streams differ.
@@ -99,10 +99,12 @@ class OpenStreams:
         self._defaults = replace(defaults, local=defaults.local and absolute(defaults.local))
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
-        before = {one.name: one for one in saved}
-        pairs = zip(names, self._streams, strict=True)
-        self._requests = [self._request_of(stream, before.get(name)) for name, stream in pairs]
-        self._opened = open_all(self._requests, agree=not has_own_world)
+        self._requests = [self._request_of(stream) for stream in self._streams]
+        self._opened = (
+            [open_saved(*one) for one in zip(self._requests, saved, strict=True)]
+            if saved
+            else open_all(self._requests, agree=not has_own_world)
+        )
         self._kept_reading: StreamReaders | None = None
         for opened in self._opened:
             check_tensor_names(opened.columns, _fields_of(opened))
@@ -284,12 +286,11 @@ class OpenStreams:
         """Pickle without open files, locks and clients."""
         return self.__dict__ | {"_kept_reading": None}
 
-    def _request_of(self, stream: Stream, saved: StreamState | None) -> StreamRequest:
+    def _request_of(self, stream: Stream) -> StreamRequest:
         cache = self._cache_folder(stream)
         transfer = self._transfer_of(self._fetch_of(stream))
         selection = rooted(stream.selection(self._defaults.selection))
-        pins = Pins() if saved is None else pins_of(saved, len(selection.latents))
-        return StreamRequest(stream.place, selection, pins, cache / "indexes", cache, transfer)
+        return StreamRequest(stream.place, selection, Pins(), cache / "indexes", cache, transfer)
 
     def _transfer_of(self, fetch: FetchSettings) -> Transfer:
         return Transfer(fetch.download_timeout_seconds, RetryPolicy(fetch.download_retry), self._traffic.requests)

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from headrace import webdataset_loader
+from headrace import StreamingDataset, webdataset_loader
 from headrace.errors import FormatError, HeadraceError
 from headrace.format.tars.tar import read_members
 from headrace.format.tensors.pth import latent_facts
@@ -42,13 +42,14 @@ def test_a_hostile_header_is_an_error(hostile):
         list(webdataset_loader(str(path)))
 
 
-def test_a_pointer_of_git_lfs_in_place_of_a_tar_is_named(tmp_path):
-    path = tmp_path / "a.tar"
+@pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tar.zst"])
+def test_a_pointer_of_git_lfs_in_place_of_a_tar_is_named(tmp_path, name):
+    path = tmp_path / name
     path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"1" * 64 + b"\nsize 12345\n")
-    words = r"a\.tar: .*a pointer of git-lfs, in place of which `git lfs pull` puts the tar"
-    with path.open("rb") as file, pytest.raises(FormatError, match=words):
-        list(read_members(file, path.name))
-    with pytest.raises(FormatError, match=words):
+    words = r"a\.tar.*: .*a pointer of git-lfs, in place of which `git lfs pull` puts the tar"
+    with pytest.raises(HeadraceError, match=words):
+        list(StreamingDataset(remote=str(path), batch_size=1))
+    with pytest.raises(HeadraceError, match=words):
         list(webdataset_loader(str(path), num_workers=0))
 
 
