@@ -34,7 +34,7 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the file that takes a quarter of an hour by itself, so that no process waits for it at the end."""
+    """Begin with the file that takes ten minutes by itself, so that no process waits for it at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith("tests/live/test_live.py"))
 
 

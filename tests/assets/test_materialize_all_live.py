@@ -24,7 +24,7 @@ STATUS = """query($id: String!) { partitionBackfillOrError(backfillId: $id) {
 def project(tmp_path):
     project = Project(tmp_path)
     project.write_tones(6)
-    project.write_yaml(latents=LATENTS, shards={"samples_per_shard": 2, "partitions": {"train": 2, "test": 1}})
+    project.write_yaml(latents=LATENTS, shards={"samples_per_shard": 2, "partitions": {"train": 1, "test": 1}})
     return project
 
 
