@@ -15,12 +15,17 @@ from headrace.streaming.selection import Pins
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest, open_remote
 
 
-def open_all(requests: Sequence[StreamRequest], *, agree: bool = True) -> list[OpenedRemote]:
-    """Open each stream; where torch.distributed is up, at the snapshots that rank 0 finds.
+def open_all(
+    requests: Sequence[StreamRequest], saved: Sequence[StreamState] = (), *, agree: bool = True
+) -> list[OpenedRemote]:
+    """Open each stream at the snapshots of its state; without states at the newest, or those that rank 0 finds.
 
     Raises:
         IntegrityError: the shards that a rank finds under a name are not those that rank 0 found.
+        StateError: see `open_saved`.
     """
+    if saved:
+        return [open_saved(*one) for one in zip(requests, saved, strict=True)]
     if not agree or not distributed.is_up():
         return list(map(open_remote, requests))
     mine: list[OpenedRemote] | HeadraceError

@@ -15,7 +15,6 @@ import numpy as np
 
 from headrace.arguments import convert, optional, path, position
 from headrace.errors import ConfigError
-from headrace.format.indexes.index import ShardIndex
 from headrace.format.tars.name_lists import absolute
 from headrace.locate.names import is_folder_name
 from headrace.locate.outputs import AUDIO
@@ -23,19 +22,18 @@ from headrace.stores.requests import StoreRequests
 from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
-from headrace.streaming.opened.agreement import open_all, open_for_state, open_saved
+from headrace.streaming.opened.agreement import open_all, open_for_state
+from headrace.streaming.opened.field_names import check_outputs, check_wanted_fields, taken_names
 from headrace.streaming.opened.reading import StreamReaders, StreamShards, default_cache_folder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState
 from headrace.streaming.output_fields import OutputField
 from headrace.streaming.rasters import Raster, check_rasters
-from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
@@ -46,7 +44,6 @@ from headrace.streaming.stream import Stream
 from headrace.streaming.world import World
 
 T = TypeVar("T")
-_INDEXES_READ = 32  # to find a field that `fields` names; the first one has it, unless shards differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,7 @@ class OpenStreams:
         Raises:
             ConfigError: there is no data set at a remote, or the latents of the streams differ.
             NotFoundError: no such snapshot.
+            StateError: a snapshot of `saved` is gone, or not of its data set.
         """
         self.names = tuple(names)
         self._streams = tuple(map(_rooted, streams))
@@ -100,17 +98,13 @@ class OpenStreams:
         self._has_agreed = distributed.is_up() or has_own_world
         self._traffic = Traffic(StoreRequests())
         self._requests = [self._request_of(stream) for stream in self._streams]
-        self._opened = (
-            [open_saved(*one) for one in zip(self._requests, saved, strict=True)]
-            if saved
-            else open_all(self._requests, agree=not has_own_world)
-        )
+        self._opened = open_all(self._requests, saved, agree=not has_own_world)
         self._kept_reading: StreamReaders | None = None
         for opened in self._opened:
-            check_tensor_names(opened.columns, _fields_of(opened))
-            _check_outputs(opened)
+            check_tensor_names(opened.columns, taken_names(opened))
+            check_outputs(opened)
             if opened.fields is not None and len(opened.primary):
-                _check_fields(opened)
+                check_wanted_fields(opened)
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
         if len(set(tensors.values())) > 1:
             raise ConfigError(f"tensors: the streams have columns of other types; {_types(tensors)}")
@@ -338,47 +332,6 @@ def _rooted_part(name: str) -> str:
 def _types(tensors: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     """The types of the tensors of each stream, for messages."""
     return "; ".join(f"{name}: {', '.join(f'{n} {dtype}' for n, dtype in found)}" for name, found in tensors.items())
-
-
-def _fields_of(opened: OpenedRemote) -> dict[str, str]:
-    """The fields that the batches of a stream have besides tensors of columns, and what each is, for messages."""
-    names = [tensor.spec.name for one in opened.columns for tensor in one.tensors]
-    if not names or not len(opened.primary):
-        return {}
-    is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
-    found = {} if is_own else {name: f"the files .{name} in the shards" for name in _first_index(opened).fields}
-    found |= {name: "an output of latents" for field in opened.outputs_that_are_read for name in field.names}
-    return found | {name: "a field that every batch has" for name in names if is_taken(name)}
-
-
-def _check_outputs(opened: OpenedRemote) -> None:
-    """Raise `ConfigError` if a named output of latents has the name of another field of a batch."""
-    names = [name for field in opened.outputs_that_are_read if field.is_named for name in field.names]
-    if not names or not len(opened.primary):
-        return
-    index = _first_index(opened)
-    taken = dict.fromkeys(index.audio_fields, f"an audio field of {opened.primary.storage.uri}")
-    taken |= {name: "a raster" for name, _ in opened.rasters}
-    taken |= {name: "another output" for name in names if names.count(name) > 1}
-    if (clash := next((name for name in names if name in taken), None)) is not None:
-        raise ConfigError(
-            f"latents: {clash!r} is an output and has the name of {taken[clash]}: let the encoder call its output "
-            "something else and build the set again, or give the other one another name"
-        )
-
-
-def _first_index(opened: OpenedRemote) -> ShardIndex:
-    """The index of a stream's first shard."""
-    return opened.primary.load_index(opened.primary.storage, opened.primary.shards.name(0))
-
-
-def _check_fields(opened: OpenedRemote) -> None:
-    """Raise `ConfigError` if a stream has no field of a wanted name."""
-    shards, storage = opened.primary.shards, opened.primary.storage
-    most = np.linspace(0, len(opened.primary) - 1, min(len(opened.primary), _INDEXES_READ)).astype(int).tolist()
-    indexes = (opened.primary.load_index(storage, shards.name(shard)) for shard in most)
-    own, *joined = ([field.values for field in fields] for fields in opened.outputs)
-    check_fields(opened.fields or (), indexes, [name for names in joined for name in names], own, storage.uri)
 
 
 def _place(stream: Stream, opened: OpenedRemote) -> str | None:
