@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 from headrace.arguments import each, optional, path, text, whole
 from headrace.errors import ConfigError, HeadraceError, NotFoundError, StoreUnavailableError
-from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
+from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_files import IndexFile, find_index, is_outdated
 from headrace.format.snapshots.snapshots import NumberedSnapshot
-from headrace.format.snapshots.tar_lists import folder_of, tar_version
+from headrace.format.snapshots.tar_lists import folder_of, is_current
 from headrace.locate.locating import Location, locate
 from headrace.locate.outputs import table_of_tars
 from headrace.locate.tars import PlainTars, tars_of_list
@@ -64,8 +64,7 @@ class LocatedShard:
             return None
         if self.indexes is not None:
             with suppress(NotFoundError):  # opening the tar says so
-                if found.index.notes.get(VERSION_NOTE) == tar_version(self.storage, self.name):
-                    return found.index
+                return found.index if is_current(self.storage, self.name, found.index) else None
             return None
         return None if is_outdated(self.storage, self.name, found) else found.index
 

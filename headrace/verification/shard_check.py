@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.format.indexes.index import ABSENT, AUDIO_COLUMN, COLUMNS, COLUMNS_SUFFIX, ShardIndex
 from headrace.format.indexes.indexing import index_tar, key_rule_of, naming_of
 from headrace.format.manifests.manifests import is_shard_name, parsed_name
+from headrace.format.snapshots.tar_lists import is_current
 from headrace.format.tars.member_names import JSON_FIELD, LATENT_FIELD, KeyAt
 from headrace.format.tars.tar import payload
 from headrace.format.tars.unpacking import opened_tar
@@ -27,6 +28,7 @@ from headrace.streaming.batches.json_texts import parsed
 from headrace.verification.columns_check import check_columns
 
 _CHECKSUMS = ("crc32", "tensor_crc32")
+_INDEX_AGAIN = "run `headrace index` again with the same arguments"
 _DIGEST_LENGTH = 12  # hex digits of the digest in a shard's name
 
 
@@ -123,10 +125,12 @@ def _stored_index(shard: LocatedShard) -> tuple[ShardIndex | None, list[str]]:
         return None, [str(error)]
     if stored is None and shard.num_samples is not None and is_shard_name(shard.name.rpartition("/")[2]):
         return None, ["its .idx is missing, or is another tool's file, which has to be moved away; build again"]
-    if shard.indexes is not None and shard.current_index() is None:
-        why = f"has no index in {shard.indexes.uri}" if stored is None else "was written again since it was indexed"
-        return stored, [f"{why}: run `headrace index` again with the same arguments"]
-    return stored, []
+    if shard.indexes is None or shard.storage is None:
+        return stored, []
+    if stored is None:
+        return None, [f"has no index in {shard.indexes.uri}: {_INDEX_AGAIN}"]
+    is_same = is_current(shard.storage, shard.name, stored)
+    return stored, [] if is_same else [f"was written again since it was indexed: {_INDEX_AGAIN}"]
 
 
 def _faults_of_index(stored: ShardIndex, found: ShardIndex) -> Iterator[str]:

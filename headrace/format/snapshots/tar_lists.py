@@ -126,15 +126,20 @@ def tar_version(storage: Storage, path: str) -> str:
     return f"{found.num_bytes}-{found.modified_seconds!r}"
 
 
-def check_version(storage: Storage, path: str, index: ShardIndex) -> None:
-    """Raise `IntegrityError` if a tar was written again since its index was made, and no checksum would show it.
+def is_current(storage: Storage, path: str, index: ShardIndex) -> bool:
+    """Whether a tar was not written again since its index was made, as far as the index and the store say.
 
     Web servers are not asked: replicas of one may have other times and ETags for the same bytes.
     """
     noted = index.notes.get(VERSION_NOTE)
-    if noted is None or index.has_checksums or storage.uri.startswith(_WEB) or noted == tar_version(storage, path):
-        return
-    if storage.local_path(path) is None or _without_ctime(noted) != _without_ctime(storage.version(path)):
+    if noted is None or storage.uri.startswith(_WEB) or noted == tar_version(storage, path):
+        return True
+    return storage.local_path(path) is not None and _without_ctime(noted) == _without_ctime(storage.version(path))
+
+
+def check_version(storage: Storage, path: str, index: ShardIndex) -> None:
+    """Raise `IntegrityError` if a tar was written again since its index was made, and no checksum would show it."""
+    if not index.has_checksums and not is_current(storage, path, index):
         raise IntegrityError(f"{storage.uri}/{path}: was written again since it was indexed: open the data set again")
 
 
