@@ -115,8 +115,11 @@ class _Idle:
         9.3.1), which goes over the next one.
         """
         while (kept := self._taken(place)) is not None:
-            with contextlib.suppress(ConnectionError, ssl.SSLError):
-                return kept, ask(kept)
+            if _is_silent(kept):  # without the lock: a system call may be long in coming back to Python
+                with contextlib.suppress(ConnectionError, ssl.SSLError):
+                    return kept, ask(kept)
+            else:
+                kept.close()
         return None
 
     def keep(self, place: _Place, connection: HTTPConnection) -> None:
@@ -139,9 +142,7 @@ class _Idle:
                 _, there, connection = self._kept[number]
                 if there == place:
                     del self._kept[number]
-                    if _is_silent(connection):
-                        return connection
-                    connection.close()
+                    return connection
         return None
 
     def _drop(self, most: int) -> None:
