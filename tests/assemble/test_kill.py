@@ -24,7 +24,7 @@ from tests.support.projects import Project
 pytestmark = pytest.mark.medium
 
 ROOT = Path(__file__).parents[2]
-MANY = pytest.mark.parametrize("rounds", [1, pytest.param(rounds(8, 60), marks=pytest.mark.slow)])
+MANY = pytest.mark.parametrize("rounds", [1, pytest.param(rounds(6, 60), marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def test_each_command_and_file_of_the_document_works_in_order(environment, proje
     for language, text in re.findall(r"```(sh|yaml|python)\n(.*?)```", DOCUMENT, re.DOTALL):
         if language == "sh":
             for command in text.splitlines():
-                if not command.startswith("pip "):
+                if not command.startswith(("pip ", "dagster sensor stop")):  # which the next test runs
                     printed[command] = run(command, project, environment)
         else:
             name, content = text.split("\n", 1)
@@ -154,8 +154,7 @@ def test_a_data_set_is_switched_off_in_the_running_instance(environment, project
     server.start()
     try:
         assert statuses() == ["RUNNING", "RUNNING"]
-        for command in stops:
-            run(command.replace("-w workspace.yaml", "-m corpora.definitions"), project, environment)
+        run(stops[0].replace("-w workspace.yaml", "-m corpora.definitions"), project, environment)
         assert statuses() == ["RUNNING", "RUNNING"]
         for number, command in enumerate(stops):
             repeated(command, lambda number=number: statuses()[number] == "STOPPED", project, environment)

@@ -186,7 +186,7 @@ def test_pairs_of_pauses(model, num_steps, first):
     if first == "build":
         ranges.reverse()
     pairs = list(itertools.product(*ranges))
-    for cuts in random.Random(first).sample(pairs, rounds(len(pairs) // 8, len(pairs))):
+    for cuts in random.Random(first).sample(pairs, rounds(len(pairs) // 12, len(pairs))):
         run(model, model.fresh(memory()), first, cuts)
 
 
@@ -222,7 +222,7 @@ def test_two_gcs_and_three_builds_in_random_orders(model):
 
 @pytest.mark.slow
 def test_two_gcs_and_three_builds_in_many_random_orders(model):
-    for seed in range(20, rounds(120, 1500)):
+    for seed in range(20, rounds(80, 1500)):
         run_in_any_order(model, random.Random(seed))
 
 
