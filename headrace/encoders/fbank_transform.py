@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headrace.encoders.fbank_settings import FbankSettings
-from headrace.encoders.framing import to_device, zero_padding
+from headrace.encoders.framing import power_spectrum, to_device, zero_padding
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
 
@@ -50,7 +50,7 @@ class FbankEncoder:
         frames = audio.unfold(1, self._size, self.hop)[:, : int(count.max())]
         frames = frames - frames.mean(2, keepdim=True)
         before = torch.cat([frames[..., :1], frames[..., :-1]], 2)
-        spectrum = torch.fft.rfft((frames - _PRE_EMPHASIS * before) * self._window, self._fft).abs().square()
+        spectrum = power_spectrum((frames - _PRE_EMPHASIS * before) * self._window, self._fft)
         return zero_padding((spectrum[..., :-1] @ self._filters).clamp_min(_FLOOR).log(), count), count
 
     def _mirrored(self, audio: Tensor, lengths: Tensor, num_frames: int) -> Tensor:

@@ -28,3 +28,9 @@ def centred_frames(batch: Tensor, size: int, hop: int) -> Tensor:
     """Frames (B, 1 + N // hop, size) of mono rows (B, 1, N), centred on multiples of `hop`; zeros beyond the ends."""
     padded = torch.nn.functional.pad(batch[:, 0], (size // 2, size - size // 2))
     return padded.unfold(1, size, hop)[:, : 1 + batch.shape[2] // hop]
+
+
+def power_spectrum(frames: Tensor, size: int) -> Tensor:
+    """Squared magnitudes (…, size // 2 + 1) of the FFT of frames, padded with zeros to `size`."""
+    spectrum = torch.fft.rfft(frames, size)  # `abs` takes three times as long as the FFT
+    return spectrum.real.square().addcmul_(spectrum.imag, spectrum.imag)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from headrace.encoders.framing import centred_frames, zero_padding
+from headrace.encoders.framing import centred_frames, power_spectrum, zero_padding
 from headrace.encoders.log_mel_settings import LogMelSettings
 from headrace.encoders.protocol import EncoderInfo
 from headrace.encoders.settings import WindowSeconds
@@ -37,7 +37,7 @@ class LogMelEncoder:
     def encode(self, batch: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """See `Encoder`."""
         frames = centred_frames(batch, self._settings.window_size, self.hop)
-        energies = torch.fft.rfft(frames * self._window).abs().square()
+        energies = power_spectrum(frames * self._window, self._settings.window_size)
         latents = torch.log(energies @ self._filters + self._settings.floor)
         num_latent = 1 + lengths // self.hop
         return zero_padding(latents, num_latent), num_latent
