@@ -8,10 +8,11 @@ from rich.console import Console
 from headrace.assemble.build_plan import PlannedBuild, planned_build, scratch_output
 from headrace.assemble.dataset_stores import DatasetStores
 from headrace.catalog.scanning.scan_runtime import ScanRuntime
-from headrace.catalog.stored.update import check_output, update_catalog
+from headrace.catalog.stored.update import check_output, update_catalog, why_no_recordings
 from headrace.cli.as_json import plain, print_json
 from headrace.cli.tables import bytes_text, duration_text, grid, plain_console
 from headrace.config.dataset import DatasetConfig, load_config
+from headrace.errors import CatalogError
 from headrace_dagster.build_command.place import Place
 
 _SHOWN = 20
@@ -21,7 +22,7 @@ def plan_place(place: Place, options: argparse.Namespace) -> int:
     """Print the plan of a build. Returns the exit code.
 
     Raises:
-        HeadraceError: what a scan of the source raises.
+        HeadraceError: what a scan of the source raises; or no recording is usable, which ends a build.
     """
     config, storage = load_config(place.yaml), DatasetStores(str(place.root))
     console = plain_console(stderr=options.json)
@@ -41,7 +42,9 @@ def _planned(config: DatasetConfig, storage: DatasetStores, console: Console) ->
     with console.status("scanning the source", spinner="line"), scratch_output(output) as scratch:
         source, metadata = storage.source(config), storage.metadata(config)
         runtime = ScanRuntime()
-        _, header = update_catalog(config, source, metadata, scratch, runtime, excluded=storage.excluded(config))
+        scan, header = update_catalog(config, source, metadata, scratch, runtime, excluded=storage.excluded(config))
+        if (why := why_no_recordings(scan, config.source.uri)) is not None:
+            raise CatalogError(why)
         return planned_build(scratch, header, config, storage.audio(config))
 
 

@@ -54,6 +54,12 @@ def test_a_plan_that_cannot_be_made_has_the_exit_code_of_a_build(project, capsys
     assert "nonsense" in capsys.readouterr().err
 
 
+def test_a_source_without_usable_recordings_stops_the_plan_as_it_stops_the_build(built, capsys):
+    built.write_yaml(source={"uri": str(built.recordings), "settle_seconds": 0, "min_seconds": 100})
+    assert commands.build([str(built.datasets / "tones.yaml"), "--plan"]) == 1
+    assert "none is usable" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_standard_output_that_is_full_is_not_called_a_temporary_folder(project, monkeypatch, capfd, form):
     with Path("/dev/full").open("w", encoding="utf-8") as full:
