@@ -228,11 +228,11 @@ class DatasetBuild:
         manifests, before = self._summaries(self.storage.audio(self.config)), len(self.runner.outcomes)
         manifests = {name: manifests[name] for name in snapshot.snapshot.partitions if name in manifests}
         storage = self.storage.latents(self.config, latents.name)
-        self._fit_centroids(latents, storage)
-        if any(outcome.stops for outcome in self.runner.outcomes[before:]):
-            return None
         key = self.keys.latent_shards(latents.name)
         try:
+            self._fit_centroids(latents, storage)
+            if any(outcome.stops for outcome in self.runner.outcomes[before:]):
+                return None
             settings = latent_settings(with_centroids(latents, storage))
             sources = latent_sources(manifests, rows_of_texts(self.storage.output(self.config), self.config, latents))
         except NotFoundError:  # centroids that `--select` leaves out

@@ -68,9 +68,11 @@ def test_latents_that_fail_stop_neither_other_sets_nor_views_nor_the_report(proj
     assert "latents/second" in (output / "report.html").read_text()
 
 
-def test_an_encoder_that_cannot_be_loaded_stops_its_set_alone(project, capsys, instances):
-    missing = {"name": "second", "encoder": {"kind": "transformers", "model": str(project.folder / "missing")}}
-    project.write_yaml(latents=[LATENTS[0], missing])
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_an_encoder_that_cannot_be_loaded_stops_its_set_alone(project, capsys, instances, is_inner):
+    missing = {"kind": "transformers", "model": str(project.folder / "missing")}
+    units = {"kind": "kmeans", "encoder": missing, "num_codes": 2}
+    project.write_yaml(latents=[LATENTS[0], {"name": "second", "encoder": units if is_inner else missing}])
     assert run(project) == 1
     assert "failed tones/second_latent_shards" in capsys.readouterr().out
     assert list((project.output / "latents/first/snapshots").glob("*.json"))
