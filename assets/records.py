@@ -50,20 +50,27 @@ class AssetRecords:
         """Whether the newest materialization of an asset was made from `inputs`."""
         event = self.instance.get_latest_materialization_event(key)
         materialization = event.asset_materialization if event else None
-        if materialization is None or (materialization.tags or {}).get(INPUTS_TAG) != inputs:
-            return False
-        checks = self._checks_of(key)
-        results = check_results(self.instance, checks)
-        return all(results.get(check) in {CheckResult.PASSED, CheckResult.WARNED} for check in checks)
+        is_of = materialization is not None and (materialization.tags or {}).get(INPUTS_TAG) == inputs
+        return is_of and self._has_passed(key)
 
     def has_index(self, key: dg.AssetKey, newest: NumberedSnapshot) -> bool:
         """Whether the newest materialization of an asset is this snapshot."""
         return self.is_made_from(key, snapshot_inputs(newest.snapshot))
 
+    def sound_since(self, key: dg.AssetKey) -> float:
+        """When an asset was materialized last, seconds since 1970; 0 if never, or if a check of it has not passed."""
+        event = self.instance.get_latest_materialization_event(key)
+        return event.timestamp if event and self._has_passed(key) else 0.0
+
     def last_run(self, key: dg.AssetKey) -> str:
         """The id of the run that materialized an asset last; empty if none did."""
         event = self.instance.get_latest_materialization_event(key)
         return event.run_id if event else ""
+
+    def _has_passed(self, key: dg.AssetKey) -> bool:
+        checks = self._checks_of(key)
+        results = check_results(self.instance, checks)
+        return all(results.get(check) in {CheckResult.PASSED, CheckResult.WARNED} for check in checks)
 
     def _checks_of(self, key: dg.AssetKey) -> list[dg.AssetCheckKey]:
         return [check for check in self.checks if check.asset_key == key and check.name not in REGRESSION_CHECKS]

@@ -82,7 +82,10 @@ def assets_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> frozenset[dg.
 
 
 def attempts_at(
-    instance: dg.DagsterInstance, tokens: Collection[str], tags: Sequence[str] = (WORK_TAG,)
+    instance: dg.DagsterInstance,
+    tokens: Collection[str],
+    tags: Sequence[str] = (WORK_TAG,),
+    sound_since: Mapping[dg.AssetKey, float] | None = None,
 ) -> Mapping[str, Attempts]:
     """Count the attempts for each token, with the time of the last: runs that ended, successful or not.
 
@@ -93,6 +96,8 @@ def attempts_at(
         instance: the Dagster instance.
         tokens: tokens of the work of partitions, or of the whole data set.
         tags: the tags of runs that hold tokens.
+        sound_since: the assets of the work, and when each was sound last, seconds since 1970. A run that began before
+            that, or was not to make the asset, is no attempt at it. None counts all runs.
     """
     if not tokens:
         return {}
@@ -101,11 +106,11 @@ def attempts_at(
     for tag in tags:
         finished = dg.RunsFilter(tags={tag: list(tokens)}, statuses=ENDED)
         for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
-            if _is_superseded(record.dagster_run):
+            if _is_superseded(record.dagster_run) or not _is_attempt(record, sound_since):
                 continue
             token = record.dagster_run.tags[tag]
             before = found.get(token, Attempts(0, float("inf")))
-            ended = record.end_time or record.update_timestamp.replace(tzinfo=UTC).timestamp()
+            ended = record.end_time or _seconds(record.update_timestamp)
             is_cancelled = record.dagster_run.status == dg.DagsterRunStatus.CANCELED
             found[token] = with_run(before, now - ended, is_cancelled=is_cancelled)
     return found
@@ -129,6 +134,17 @@ def with_run(attempts: Attempts, seconds_ago: float, *, is_cancelled: bool) -> A
 
 def _is_superseded(run: dg.DagsterRun) -> bool:
     return run.status != dg.DagsterRunStatus.FAILURE and SUPERSEDED_TAG in run.tags
+
+
+def _is_attempt(record: dg.RunRecord, sound_since: Mapping[dg.AssetKey, float] | None) -> bool:
+    made, created = record.dagster_run.asset_selection, _seconds(record.create_timestamp)
+    return sound_since is None or any(
+        (made is None or key in made) and created > sound for key, sound in sound_since.items()
+    )
+
+
+def _seconds(stamp: datetime) -> float:
+    return stamp.replace(tzinfo=UTC).timestamp()
 
 
 def newest_run(instance: dg.DagsterInstance) -> str:

@@ -24,11 +24,11 @@ from headrace.errors import CatalogError, HeadraceError, NotFoundError
 from headrace.format.beside.views import VIEWS
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace.format.snapshots.sizes_file import SIZES, has_true_sizes
-from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot
+from headrace.format.snapshots.snapshots import SNAPSHOTS, NumberedSnapshot, has_parts
 from headrace.format.snapshots.summaries import newest_summaries
 from headrace.locate.outputs import AUDIO
 from headrace.stores.storage import Storage
-from headrace_dagster.assets.dataset_report import has_report
+from headrace_dagster.assets.dataset_report import REPORT_PATH, has_report
 from headrace_dagster.assets.events import short_digest
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.assets.loader_smoke_test import smoke_inputs
@@ -99,13 +99,14 @@ class DueWorkReader:
         """A digest that changes whenever the output may have changed. Lists folders, and reads no file."""
         output = self.storage.output(self.config)
         files = [
-            f"{name} {entry.path}"
+            f"{name} {entry.path} {entry.num_bytes}"
             for name, shards in self.folders().items()
             for folder in ("manifests/", "snapshots/")
             for entry in shards.list(folder)
         ]
         files += [f"{name} {entry.path}" for name in self.config.views for entry in output.list(_snapshots_of(name))]
         files += [f"{name} {SIZES} {file_version(shards, SIZES)}" for name, shards in self.folders().items()]
+        files.append(file_version(output, REPORT_PATH))
         settings = [str(self._settings(latents)) for latents in self.config.latents]
         return short_digest(self.input_version(), *settings, *files)
 
@@ -163,20 +164,19 @@ class DueWorkReader:
     def _settings(self, latents: LatentsConfig) -> LatentSettings | str | None:
         """The settings of latents; None before centroids are fitted; the reason if the encoder cannot be loaded."""
         try:
-            return None if (frozen := self._frozen(latents)) is None else latent_settings(frozen)
+            frozen = with_centroids(latents, self.storage.latents(self.config, latents.name))
+        except NotFoundError:
+            return None
+        except HeadraceError as error:
+            return str(error)
+        try:
+            return latent_settings(frozen)
         except HeadraceError as error:
             return str(error)
 
-    def _frozen(self, latents: LatentsConfig) -> LatentsConfig | None:
-        """Latents with their fitted centroids; None while these have not been fitted."""
-        try:
-            return with_centroids(latents, self.storage.latents(self.config, latents.name))
-        except NotFoundError:
-            return None
-
     def _unfitted(self) -> list[str]:
         """The stages of latents whose centroids come first, which need the audio of all partitions."""
-        return [part for part, latents in latents_by_part(self.config).items() if self._frozen(latents) is None]
+        return [part for part, latents in latents_by_part(self.config).items() if self._settings(latents) is None]
 
     def _fitted_first(self, assets: Sequence[dg.AssetKey]) -> tuple[dg.AssetKey, ...]:
         """The assets, with the centroids that have not been fitted in place of what is made with them."""
@@ -252,7 +252,7 @@ class DueWorkReader:
         return _StageState(wanted, found, plan.current, todo, since)
 
     def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-        """The indexes that have only to write `sizes.json` again, and the assets that are not up to date.
+        """The indexes that have only to write `sizes.json`, or the table of shards, again, and the assets that are not up to date.
 
         Without the stage of a set of columns, views that need it are left out; without one of latents, the smoke test,
         which joins all sets.
@@ -277,8 +277,8 @@ class DueWorkReader:
         """The snapshots of stages and the views that are not up to date.
 
         Returns:
-            The assets that commit them; the assets whose snapshot is current, but whose `sizes.json` is missing or
-            wrong, of which nothing else is made; and the current snapshots by part.
+            The assets that commit them; the assets whose snapshot is current, but whose `sizes.json` or table of
+            shards is missing or wrong, of which nothing else is made; and the current snapshots by part.
         """
         lacking: list[dg.AssetKey] = []
         untrue: list[dg.AssetKey] = []
@@ -292,11 +292,13 @@ class DueWorkReader:
             if newest is None or not is_done or not self.records.has_index(key, newest):
                 lacking.append(key)
             else:
-                untrue += [] if has_true_sizes(shards, newest.snapshot) else [key]
+                is_whole = has_parts(shards, newest.snapshot) and has_true_sizes(shards, newest.snapshot)
+                untrue += [] if is_whole else [key]
                 snapshots |= {} if _is_columns(stage) else {stage: newest}
             if stage == AUDIO and newest is not None:
                 number = newest.number
-        is_changed, output = bool(lacking), self.storage.output(self.config)
+        output, latents = self.storage.output(self.config), {self._index(part) for part in latents_by_part(self.config)}
+        is_changed = not latents.issuperset(lacking)
         absent = [stage.name for part, stage in self._stages.items() if _is_columns(part) and part not in stages]
         lacking += [
             self.keys.view(name)

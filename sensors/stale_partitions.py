@@ -80,8 +80,10 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
     keys, config = reader.keys, reader.config
     building = [run for run in runs if run.makes(reader.assets_of(list(reader.folders())))]
     everything = any(not run.partitions for run in building)
-    layout = config.partitioning().partition_keys()
-    tokens = [*(work.token for work in due.partitions.values()), due.token]
+    layout, tokens = config.partitioning().partition_keys(), [work.token for work in due.partitions.values()]
+    instance, last = reader.records.instance, due.rest if due.partitions else due.finish
+    # What was sound after a run, and is lacking again, is other work: the YAML was changed there and back, say.
+    sound_since = {key: reader.records.sound_since(key) for key in last}
     return Situation(
         partitions=due.partitions,
         hours=due.hours,
@@ -90,7 +92,10 @@ def _situation(reader: DueWorkReader, due: DueWork, runs: Sequence[ActiveRun]) -
         running=frozenset([*layout, *due.partitions] if everything else chain(*(run.partitions for run in building))),
         is_scanning=any(run.makes([keys.catalog]) for run in runs),
         is_finishing=any(run.makes(reader.last_assets()) for run in runs),
-        attempts=attempts_at(reader.records.instance, tokens, work_tags(config.runs.partitions_per_run)),
+        attempts={
+            **attempts_at(instance, tokens, work_tags(config.runs.partitions_per_run)),
+            **attempts_at(instance, [due.token], sound_since=sound_since),
+        },
     )
 
 

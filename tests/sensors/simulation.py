@@ -168,6 +168,9 @@ class World:
         known = self.recorded.get(key, {})
         return {name for name, manifest in current.items() if known.get(name) != manifest.digest}
 
+    def sound_since(self, key):
+        return 0.0
+
     def has_index(self, key, newest):
         return self.inputs.get(key) == str(newest)
 
@@ -424,6 +427,7 @@ def simulated(world: World, instance: dg.DagsterInstance) -> Iterator[World]:
             "newest_summaries": lambda shards: dict(world.manifests[shards]),
             "newest_snapshot": world.snapshots.get,
             "is_committed": world.is_committed,
+            "has_parts": lambda shards, snapshot: True,
             "has_true_sizes": lambda shards, snapshot: True,
             "smoke_inputs": world.smoke_inputs,
             "has_report": lambda *_: world.inputs.get(world.keys.dataset_report) == world.held(),

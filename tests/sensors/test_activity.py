@@ -187,6 +187,20 @@ def test_attempts_are_counted_by_token_with_the_time_since_the_last(monkeypatch)
     assert isinstance(found["a"], Attempts)
 
 
+def test_a_run_is_an_attempt_at_assets_that_it_was_to_make_and_that_were_not_sound_since():
+    view, report = dg.AssetKey(["demo", "a_view"]), dg.AssetKey(["demo", "dataset_report"])
+    began = NOW.timestamp()
+    instance = FakeInstance(record(ended=began + 9, assets={report}, **{WORK_TAG: "a"}))
+    for sound_since, count in [
+        ({report: began - 1}, 1),
+        ({report: began + 1}, 0),
+        ({report: began + 1, view: 0.0}, 0),
+        ({report: 0.0, view: 0.0}, 1),
+    ]:
+        found = activity.attempts_at(instance, ["a"], sound_since=sound_since)
+        assert sum(attempts.count for attempts in found.values()) == count
+
+
 def test_without_tokens_nobody_is_asked():
     instance = FakeInstance(record())
     assert activity.attempts_at(instance, []) == {}

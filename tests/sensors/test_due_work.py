@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import CatalogError, NotFoundError
+from headrace.errors import CatalogError, IntegrityError, NotFoundError
 from headrace.format.manifests.manifests import ManifestSummary
 from headrace_dagster.assets.keys import DatasetKeys
 from headrace_dagster.sensors import due_work
@@ -36,7 +36,7 @@ class Fakes:
         self.snapshots = {stage: SimpleNamespace(number=number, snapshot=stage) for stage, number in numbers.items()}
         self.is_committed = dict.fromkeys(numbers, True)
         self.unrecorded_names, self.committed_with, self.missing = set(), {}, {}
-        self.untrue, self.last_runs = set(), {}
+        self.untrue, self.without_parts, self.last_runs = set(), set(), {}
         self.lacks_index, self.is_smoke_done, self.is_report_done = set(), True, True
 
     def output(self, config):
@@ -99,6 +99,7 @@ def fakes(monkeypatch):
         "newest_summaries": lambda shards: fakes.found[shards],
         "newest_snapshot": lambda shards: fakes.snapshots[shards],
         "is_committed": fakes.committed,
+        "has_parts": lambda shards, snapshot: snapshot not in fakes.without_parts,
         "has_true_sizes": lambda shards, snapshot: snapshot not in fakes.untrue,
         "smoke_inputs": lambda config, snapshots: snapshots,
         "has_report": lambda *_: fakes.is_report_done,
@@ -202,6 +203,15 @@ def test_centroids_are_fitted_before_anything_is_made_with_them(fakes, monkeypat
     assert due.finish[-1] == fakes.keys.centroids("mel")
 
 
+def test_latents_whose_centroids_cannot_be_read_are_stale_and_keep_nothing_else_from_being_made(fakes, monkeypatch):
+    def damaged(latents, storage):
+        raise IntegrityError("the centroids are damaged")
+
+    monkeypatch.setattr(due_work, "with_centroids", damaged)
+    fakes.found["audio"][FIRST] = summary(1, "another")
+    assert stages_of(fakes.read()) == {FIRST: ("audio", COLUMNS, MEL), NAMES[1]: (MEL,)}
+
+
 def test_latents_of_texts_whose_table_was_never_valid_are_not_due(fakes, monkeypatch):
     def no_rows(output, config, latents):
         raise CatalogError("the table was not read yet")
@@ -240,6 +250,11 @@ INDEXES = {"audio": "sizes_index", COLUMNS: "metadata_columns_index", MEL: "mel_
 def test_where_only_sizes_json_is_wrong_only_the_index_is_made_again(fakes, untrue):
     fakes.untrue.update(untrue)
     assert [key.path[-1] for key in fakes.read().finish] == [INDEXES[stage] for stage in untrue]
+
+
+def test_a_lost_part_of_the_table_of_shards_is_made_again_like_sizes_json(fakes):
+    fakes.without_parts = {"audio"}
+    assert fakes.read().finish == (fakes.keys.sizes_index,)
 
 
 def test_what_else_is_due_is_made_with_the_index_whose_sizes_json_is_wrong(fakes):

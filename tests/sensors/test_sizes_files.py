@@ -1,4 +1,7 @@
-"""The sensor restores a `sizes.json` that is missing or wrong, as a build does, and reads none while none changed."""
+"""The sensor restores a `sizes.json`, a table of shards or a report that is missing or wrong, as a build does.
+
+It reads none while none changed.
+"""
 
 import json
 
@@ -84,6 +87,33 @@ def test_a_file_that_is_lost_again_and_again_is_written_again_each_time(daemon):
         file.unlink()
         assert [run.success for run in daemon.settle()] == [True]
         assert file.exists()
+
+
+@pytest.mark.parametrize("part", INDEXES)
+def test_a_lost_part_of_the_table_of_shards_is_written_again(daemon, part):
+    before = daemon.project.files()
+    file = next((daemon.project.output / part / "snapshots").glob("*.shards"))
+    file.unlink()
+    assert [run.assets for run in daemon.settle()] == [{INDEXES[part]}]
+    file.write_bytes(b"")
+    assert [run.assets for run in daemon.settle()] == [{INDEXES[part]}]
+    assert daemon.project.files() == before
+
+
+def test_a_report_that_is_lost_is_written_again_each_time(daemon):
+    for _ in range(2):
+        (daemon.project.output / "report.html").unlink()
+        assert [run.assets for run in daemon.settle()] == [{"dataset_report"}]
+
+
+def test_a_yaml_that_is_changed_there_and_back_again_and_again_is_followed_each_time(daemon):
+    some = {"some": {"where": "title != 'x'"}}
+    for views in [{}, some] * 2:
+        daemon.project.write_yaml(views=views)
+        daemon.reload()
+        (made,) = daemon.settle()
+        assert "dataset_report" in made.assets
+        assert daemon.settle() == []
 
 
 def test_no_file_is_read_while_nothing_changed(daemon, monkeypatch):

@@ -33,7 +33,7 @@ class FakeReader:
         self.due, self.runs, self.pending, self.attempts, self.missing = NOTHING, [], [], {}, {}
         self.failed, self.held, self.newest, self.digest, self.num_read = [], None, "run1", "o", 0
         self.keys, self.config, self.cursor = KEYS, DATASET.config, None
-        self.records = SimpleNamespace(instance=None)
+        self.records = SimpleNamespace(instance=None, sound_since=lambda key: 0.0)
 
     def outline(self):
         return self.digest
@@ -76,7 +76,7 @@ def project(instance, monkeypatch):
         "pending_runs": lambda *_: fake.pending,
         "newest_run": lambda _: fake.newest,
         "failed_catalog": lambda *_: fake.failed,
-        "attempts_at": lambda _, tokens, _most: {
+        "attempts_at": lambda _, tokens, *_most, **_since: {
             token: found for token, found in fake.attempts.items() if token in tokens
         },
     }

@@ -247,6 +247,12 @@ def lost_parts(storage: Storage, snapshot: Snapshot) -> list[TablePart]:
     return [part for part in snapshot.parts if not _is_sound(storage, part)]
 
 
+def has_parts(storage: Storage, snapshot: Snapshot) -> bool:
+    """Whether all parts of a snapshot's table of shards are there in their size. Lists the folder, and reads nothing."""
+    sizes = {entry.path: entry.num_bytes for entry in storage.list(SNAPSHOTS)}
+    return all(sizes.get(part.path) == part.num_bytes for part in snapshot.parts)
+
+
 def _is_sound(storage: Storage, part: TablePart) -> bool:
     try:
         read_part(storage, part)
