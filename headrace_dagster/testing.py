@@ -86,7 +86,8 @@ def materialized_dataset(
     """Materialize a data set and the assets of a test: catalog, all partitions, indexes. About a second.
 
     The catalog is one run. Each partition is one run: shards, latents, and the test's assets with the data set's
-    partitions. Everything else is the last run. What fails is in `failures()`, and does not raise.
+    partitions. Everything else is the last run. (Units whose centroids are fitted follow in runs of their own.) What
+    fails is in `failures()`, and does not raise.
 
     Args:
         dataset: the data set, for example `headrace.testing.tiny_config(tmp_path)`.
@@ -104,18 +105,27 @@ def materialized_dataset(
     definitions = dg.Definitions.merge(build_assets([own], used), automation, extra or dg.Definitions())
     with dg.DagsterInstance.ephemeral() as instance:
         made = MaterializedDataset(own, definitions, instance)
-        first, partitioned, last = _order(made, smoke_test=smoke_test)
-        made.run(first)
-        for partition in own.partitions.get_partition_keys():
-            made.run(*partitioned, partition=partition)
-        made.run(*last)
+        for number, assets in sorted(_waves(made, smoke_test=smoke_test).items()):
+            for partition in own.partitions.get_partition_keys() if number % 2 else [None]:
+                made.run(*assets, partition=partition)
         yield made
 
 
-def _order(made: MaterializedDataset, *, smoke_test: bool) -> tuple[dg.AssetKey, list[dg.AssetKey], list[dg.AssetKey]]:
-    """The catalog, the assets with the data set's partitions, and all others."""
+def _waves(made: MaterializedDataset, *, smoke_test: bool) -> dict[int, list[dg.AssetKey]]:
+    """The assets by the number of their wave: odd for those with the data set's partitions. The catalog is wave 0.
+
+    Three waves are enough, unless partitions need what is made of all of them, as units need fitted centroids.
+    """
     graph, keys = made.definitions.resolve_asset_graph(), made.dataset.keys
     left_out = set() if smoke_test else {keys.loader_smoke_test, keys.dataset_report}
-    wanted = sorted(graph.materializable_asset_keys - left_out - {keys.catalog})
-    partitioned = [key for key in wanted if graph.get(key).partitions_def == made.dataset.partitions]
-    return keys.catalog, partitioned, [key for key in wanted if key not in partitioned]
+    numbers: dict[dg.AssetKey, int] = {}
+    waves: dict[int, list[dg.AssetKey]] = {}
+    for key in graph.toposorted_asset_keys:
+        if key in left_out or key not in graph.materializable_asset_keys:
+            continue
+        is_partitioned = graph.get(key).partitions_def == made.dataset.partitions
+        least = 1 if is_partitioned else 0 if key == keys.catalog else 2
+        after = max((numbers[parent] for parent in graph.get(key).parent_keys if parent in numbers), default=0)
+        numbers[key] = max(least, after + (after % 2 != is_partitioned))
+        waves.setdefault(numbers[key], []).append(key)
+    return waves

@@ -252,7 +252,7 @@ class DueWorkReader:
         return _StageState(wanted, found, plan.current, todo, since)
 
     def _lacking(self, catalog: str, stages: Mapping[str, _StageState]) -> tuple[list[dg.AssetKey], list[dg.AssetKey]]:
-        """The indexes that have only to write `sizes.json`, or the table of shards, again, and the assets that are not up to date.
+        """The indexes that have only a `sizes.json` or a table of shards to restore, and the assets not up to date.
 
         Without the stage of a set of columns, views that need it are left out; without one of latents, the smoke test,
         which joins all sets.

@@ -52,6 +52,14 @@ def test_smoke_test_and_report_are_made_when_asked_for(config):
         assert made.dataset.keys.dataset_report in made.instance.all_asset_keys()
 
 
+def test_units_are_made_after_their_centroids(tmp_path, undrawn):
+    write_corpus(tmp_path)
+    units = {"kind": "kmeans", "encoder": {"kind": "log_mel"}, "num_codes": 2}
+    with materialized_dataset(tiny_config(tmp_path, latents=[{"name": "units", "encoder": units}])) as made:
+        assert made.failures() == []
+        assert made.dataset.keys.latents_index("units") in made.instance.all_asset_keys()
+
+
 def test_a_sensor_requests_what_a_change_needs(config):
     with materialized_dataset(config) as made:
         next(Path(config.source.uri).iterdir()).unlink()

@@ -248,7 +248,7 @@ def lost_parts(storage: Storage, snapshot: Snapshot) -> list[TablePart]:
 
 
 def has_parts(storage: Storage, snapshot: Snapshot) -> bool:
-    """Whether all parts of a snapshot's table of shards are there in their size. Lists the folder, and reads nothing."""
+    """Whether all parts of a snapshot's table of shards exist in their size. Lists the folder, and reads nothing."""
     sizes = {entry.path: entry.num_bytes for entry in storage.list(SNAPSHOTS)}
     return all(sizes.get(part.path) == part.num_bytes for part in snapshot.parts)
 
