@@ -1,14 +1,18 @@
 """Defines `ExportFolder`, which keeps the files of an export out of sight until the export is complete."""
 
 import contextlib
+import fcntl
+import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
 from headrace.errors import ConfigError
-from headrace.exports.mark import Owned, foreign_files, holds_samples, owned_files, write_mark
+from headrace.exports.mark import foreign_files, holds_samples, owned_files
+from headrace.format.export_mark import Owned, write_mark
 from headrace.format.indexes.index_files import is_index_file, other_name
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.stores.client_errors import translated_errors
@@ -44,20 +48,22 @@ class ExportFolder:
         self._is_published = False
 
     def __enter__(self) -> Self:
-        """Begin to write."""
+        """Begin to write. Raises `ConfigError` if another process of this host exports to the folder."""
+        if (stage := self._target.local_path(_STAGE)) is not None:
+            self._opened.enter_context(_alone(stage.parent))
         self._drop_stage()
         if not self._is_staged:
-            write_mark(self._target, self._owned.files, is_complete=False)
+            write_mark(self._target, self._owned.files, is_complete=False, lists_all=False)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close scratch files, and drop what was not published; in a bucket, note what was written."""
-        self._opened.close()
         self._drop_stage()
+        self._opened.close()
         if not self._is_staged and not self._is_published:
-            write_mark(self._target, self._both())
+            write_mark(self._target, self._both(), is_complete=False)
 
     def write(self, path: str, data: Content) -> None:
         """Write a file. Raises `ConfigError` if it is in place at once and would replace somebody's file."""
@@ -112,11 +118,11 @@ class ExportFolder:
         self._sizes = {name: self._sizes[path] for name, path in moves.items()}
         self._check_leftovers()
         if self._is_staged:
-            write_mark(self._target, self._both())
+            write_mark(self._target, self._both(), is_complete=False)
             for name, path in moves.items():
                 self._move(path, name)
         num_removed = sum([self._remove(name) for name in sorted(self._owned.files.keys() - self._sizes.keys())])
-        write_mark(self._target, {name: (size,) for name, size in self._sizes.items()})
+        write_mark(self._target, {name: (size,) for name, size in self._sizes.items()}, is_complete=True)
         self._is_published = True
         return num_removed
 
@@ -134,13 +140,13 @@ class ExportFolder:
         tar = path.removesuffix(".idx") + TAR_SUFFIX
         if path.endswith(".idx") and tar in self._owned.files:
             return path if is_index_file(self._target, path) else other_name(tar)
-        if self._owned.is_complete:
+        if self._owned.lists_all:
             raise foreign_files(self._target, [path])
         return path
 
     def _check_leftovers(self) -> None:
         """Raise for files with samples, neither of this export nor of an earlier one that was completed."""
-        if self._owned.is_complete:
+        if self._owned.lists_all:
             return
         known = self._sizes.keys() | self._owned.files.keys()
         if left := [
@@ -185,6 +191,24 @@ class ExportFolder:
     def _drop_stage(self) -> None:
         if (folder := self._target.local_path(_STAGE)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A block that one export to a folder at a time is in, on this host; a kill ends it."""
+    with translated_errors(".", str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"{folder}: another export to this folder is running; wait for its end") from None
+        except OSError:  # a network share that cannot lock a folder
+            pass
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _link(source: Path, target: Path) -> bool:

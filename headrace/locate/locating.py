@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from headrace.arguments import path
 from headrace.errors import NoShardsError
+from headrace.format.export_mark import check_exported
 from headrace.format.manifests.manifests import is_shard_name
 from headrace.format.tars.name_lists import expanded, shown
+from headrace.locate.listing import is_web
 from headrace.locate.names import is_pattern
 from headrace.locate.no_shards import has_manifests, no_audio, no_shards, no_snapshots
 from headrace.locate.outputs import ITSELF, ShardFolder, folders_of_output, meant_folder
@@ -118,7 +120,7 @@ def locate(  # noqa: PLR0913 - a name, and what is wanted of it
 
     Raises:
         NoShardsError: the folder is missing or empty or holds something else, or no tar matches; the message says what
-            is there instead.
+            is there instead. Or an export has not written all of it.
         NotFoundError: a tar, a `sizes.json` or the snapshot of tars is not there.
         NotAFileError: a tar's name leads to a broken link, a folder, a pipe or a device.
         ConfigError: the URL is not valid, no tar belongs to the split, a snapshot is wanted of tars without snapshots,
@@ -139,6 +141,8 @@ def locate(  # noqa: PLR0913 - a name, and what is wanted of it
         found = Location(name, tars.storage, tars=tars)
     else:
         found = _in_folder(name, open_storage(name, transfer), split, transfer)
+    if found.tars is not None and not is_web(found.tars.storage):
+        check_exported(found.tars.storage)
     if found.tars is not None and looks_for_index and found.tars.indexed is None and not is_signed(name):
         found = replace(found, tars=replace(found.tars, indexed=indexed_folder(found.tars.storage)))
     if found.tars is not None and found.tars.indexed is None and snapshot not in {None, found.tars.snapshot}:

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import ConfigError
 from headrace.exports.folder import ExportFolder
-from headrace.exports.mark import MARK
+from headrace.format.export_mark import MARK
 from headrace.stores.storage import LocalStorage, open_storage
 
 
@@ -119,3 +119,15 @@ def test_a_shard_of_any_store_is_placed_in_any(kind, place, tmp_path):
         folder.link("a.tar", source, "shard.tar")
         folder.publish()
     assert place.read("a.tar") == source.read("shard.tar")
+
+
+def test_two_exports_to_one_local_folder_at_once_are_an_error(tmp_path):
+    place = LocalStorage(tmp_path / "out")
+    first, second = ExportFolder(place), ExportFolder(place)
+    with first:
+        first.write("a.tar", b"of the first")
+        with pytest.raises(ConfigError, match="another export to this folder is running"):
+            second.__enter__()
+        first.publish()
+    assert place.read("a.tar") == b"of the first"
+    write(place, "a.tar")

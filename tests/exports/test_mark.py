@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import FormatError
 from headrace.exports.exporting import export_snapshot
-from headrace.exports.mark import MARK
+from headrace.format.export_mark import MARK
 from headrace.format.indexes.index import index_name
 from tests.support.exports import refused, tars
 
