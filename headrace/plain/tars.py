@@ -140,6 +140,10 @@ def _found(shard: LocatedShard) -> BinaryIO:
     try:
         return shard.storage.open(shard.name)
     except NotFoundError as error:
+        if shard.is_built:
+            raise NotFoundError(
+                f"{shard.url}: the shard is gone; was it removed by gc while a run still reads it?"
+            ) from error
         raise NotFoundError(
             f"{shard.url}: the shard is not there, though it is listed: fetch or build it again; if it was removed on "
             "purpose, `headrace index` writes a sizes.json without it"

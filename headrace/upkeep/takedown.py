@@ -152,7 +152,14 @@ class SampleSearch:
         for entry in folder.list():
             if entry.path.endswith(TAR_SUFFIX) and "/" not in entry.path:
                 self._progress()
-                yield entry.path, read_index(folder, entry.path)
+                try:
+                    yield entry.path, read_index(folder, entry.path)
+                except NotFoundError as error:
+                    if folder.exists(entry.path):
+                        raise NotFoundError(
+                            f"{folder.uri}/{entry.path}: has no index, so its samples are not known. If a gc was "
+                            "interrupted, run headrace gc again; else build the data set again"
+                        ) from error
 
     def _tables(self, folder: Storage) -> Iterator[tuple[str, ColumnTable]]:
         for entry in folder.list():

@@ -1,6 +1,6 @@
 """Loads the index of a shard through the cache folder, so that the processes of a host fetch it once."""
 
-from headrace.errors import FormatError
+from headrace.errors import FormatError, NotFoundError
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.streaming.cache.cache import ShardCache
@@ -20,17 +20,27 @@ def load_index(shards: ShardSet, name: str, cache: ShardCache, patience_seconds:
 
     Raises:
         FormatError: it is damaged.
+        NotFoundError: it is gone.
         StorageError: the store failed.
     """
     if not shards.is_named_by_content or shards.storage.local_path("any") is not None:
-        return shards.load_index(shards.storage, name)
+        return _loaded(shards, name)
     if (found := _kept(cache, name)) is not None:
         return found
     with cache.index_lock(name, patience_seconds):
         if (found := _kept(cache, name)) is None:  # nor has another process fetched it meanwhile
-            found = shards.load_index(shards.storage, name)
+            found = _loaded(shards, name)
             cache.keep_index(name, found.to_bytes())
     return found
+
+
+def _loaded(shards: ShardSet, name: str) -> ShardIndex:
+    try:
+        return shards.load_index(shards.storage, name)
+    except NotFoundError as error:
+        if not shards.is_named_by_content:
+            raise
+        raise NotFoundError(f"{error}: the shard is gone; was it removed by gc while a run still reads it?") from error
 
 
 def _kept(cache: ShardCache, name: str) -> ShardIndex | None:
