@@ -27,14 +27,17 @@ def signs_of_builds(output: Storage) -> list[str]:
 
 
 def _signs_in(folder: Storage) -> Iterator[str]:
+    left = set[str]()  # by a gc that was killed: no build uses them
     for record in condemnations(folder):
-        if not record.is_dead:
+        if record.is_dead:
+            left |= record.paths
+        else:
             yield f"{folder.uri}/{record.path}: the record of a deletion that is under way, or was killed elsewhere"
     newest = max(snapshot_numbers(folder), default=0)
     for number, path in proposals(folder):
         if number > newest:
             yield f"{folder.uri}/{path}: a snapshot that was proposed and is not committed"
-    there = [name for name in all_noted(folder) if folder.exists(name)]
+    there = [name for name in all_noted(folder) if name not in left and folder.exists(name)]
     unnamed = set(there) - _named(folder) if there else set()
     if unnamed:
         yield f"{folder.uri}: the journal of a build has {len(unnamed)} shards that no manifest names ({min(unnamed)})"

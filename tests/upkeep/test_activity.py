@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.format.shards.condemned import condemned
 from headrace.format.shards.journal import note_shard
 from headrace.stores.storage import LocalStorage
 from headrace.upkeep import activity
@@ -33,6 +34,15 @@ def test_shards_of_the_journal_that_no_manifest_names_are_a_sign(output):
     for entry in list(audio.list()):
         if entry.path.endswith(".tar"):
             note_shard(audio, entry.path)
+    assert signs_of_builds(output) == []
+
+
+def test_shards_that_a_killed_gc_left_are_no_sign(output):
+    audio = output.at("audio")
+    note_shard(audio, NAME)
+    audio.write(NAME, b"x")
+    with pytest.raises(KeyboardInterrupt), condemned(audio, [NAME]):
+        raise KeyboardInterrupt
     assert signs_of_builds(output) == []
 
 
