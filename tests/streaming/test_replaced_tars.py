@@ -10,7 +10,7 @@ import pytest
 import soundfile as sf
 
 from headrace import StreamingDataset
-from headrace.errors import HeadraceError
+from headrace.errors import FileChangedError, HeadraceError
 from headrace.upkeep.tar_indexes import index_tars
 from tests.support.foreign_indexes import place, write
 from tests.support.hub import COMMITS, hub_server
@@ -100,3 +100,20 @@ def test_a_link_to_a_tar_and_other_rights_change_no_sample(tmp_path):
         (tmp_path / tar.name).hardlink_to(tar)
     found.extend(samples)
     assert len(found) == 4
+
+
+def test_tars_that_are_written_and_indexed_again_are_not_mixed_with_the_former(tmp_path):
+    """As a repeated export writes them: whole tars, of the same sizes, each with its index."""
+
+    def write_all(first):
+        for tar in range(16):
+            write_tar(tmp_path / "new", {f"s{first + tar:03d}.wav": wav(first + tar)})
+            (tmp_path / "new").replace(tmp_path / f"train-{tar:03d}.tar")
+        index_tars(str(tmp_path), num_threads=1)
+
+    write_all(0)
+    samples = iter(StreamingDataset(remote=str(tmp_path), batch_size=1))
+    next(samples)
+    write_all(50)
+    with pytest.raises(FileChangedError, match=r"train-\d+\.tar: was written again since .* open it again"):
+        list(samples)

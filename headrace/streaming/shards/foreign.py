@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.errors import FormatError, SampleCountError
+from headrace.errors import FileChangedError, FormatError, SampleCountError
 from headrace.format.indexes.foreign_indexes import find_foreign_index
 from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
@@ -49,6 +49,7 @@ class IndexKeeper:
         audio_fields: names of the audio fields of the tars whose indexes were made here, where they are named.
         counts: number of samples of each tar by name, where known: the order of samples is computed from them.
         counted_by: where the counts come from, for messages.
+        digests: SHA-256 of the tars when the data set was opened, where an index beside the tar has it.
         complaints: why an index could not be kept, after the warning; shared with keepers made from this one.
     """
 
@@ -58,6 +59,7 @@ class IndexKeeper:
     audio_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     counted_by: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list, compare=False)
 
     def __call__(self, storage: Storage, shard: str) -> ShardIndex:
@@ -65,6 +67,7 @@ class IndexKeeper:
 
         Raises:
             SampleCountError: it has more or fewer samples than `counts` says.
+            FileChangedError: the tar was written again since the data set was opened.
             FormatError: the shard is not a WebDataset, or the files of a sample look like several samples.
             IntegrityError: the shard is compressed and damaged.
         """
@@ -74,6 +77,10 @@ class IndexKeeper:
             raise SampleCountError(
                 f"{storage.uri}/{shard}: holds {len(index)} samples, {self.counted_by} says {expected}: fetch or build "
                 "it again, or run `headrace index` if it was changed on purpose"
+            )
+        if self.digests.get(shard, index.sha256) != index.sha256:
+            raise FileChangedError(
+                f"{storage.uri}/{shard}: was written again since the data set was opened; open it again"
             )
         return index
 
@@ -173,7 +180,8 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     storage, names = tars.storage, list(tars.names)
     counts = None if tars.counts is None else list(tars.counts)
     audio_fields: dict[str, tuple[str, ...]] = {}
-    sizes, versions, counted_by = [UNKNOWN_SIZE] * len(names), dict[str, str](), remote
+    sizes, counted_by = [UNKNOWN_SIZE] * len(names), remote
+    versions, digests = dict[str, str](), dict[str, str]()
     has_audio, samples = False, ""
     if counts is None:
         indexes = _index_all(storage, names, keeper)
@@ -181,13 +189,15 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
         audio_fields = {n: i.audio_fields for n, i in zip(names, indexes, strict=True) if i.audio_fields}
         noted = {name: index.notes.get(VERSION_NOTE) for name, index in zip(names, indexes, strict=True)}
         versions = {name: version for name, version in noted.items() if version}
+        digests = {name: index.sha256 for name, index in zip(names, indexes, strict=True) if index.sha256}
         counted_by = "what was there when the data set was opened"
         has_audio = any(index.audio_fields or audio_field(index.fields) for index in indexes)
         samples = _digest_of_samples(indexes)
     if not any(counts):
         raise no_samples(f"{storage.uri}/{names[0]}", len(names))
     by_name = dict(zip(names, counts, strict=True))
-    keeper = replace(keeper, versions=versions, audio_fields=audio_fields, counts=by_name, counted_by=counted_by)
+    keeper = replace(keeper, versions=versions, digests=digests, audio_fields=audio_fields)
+    keeper = replace(keeper, counts=by_name, counted_by=counted_by)
     shards = ListedShards(tuple(names), np.array(counts, np.int32), np.array(sizes, np.int64))
     rule = [] if keeper.key_at is KeyAt.FIRST_DOT else [keeper.key_at]
     text = json.dumps([names, counts, sizes, samples, *rule])
