@@ -1,4 +1,4 @@
-"""Tells the files of earlier exports in a folder from those of others, by the mark."""
+"""Distinguishes the files of earlier exports in a folder from those of others, by the mark."""
 
 import re
 

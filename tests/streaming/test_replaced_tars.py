@@ -103,7 +103,7 @@ def test_a_link_to_a_tar_and_other_rights_change_no_sample(tmp_path):
 
 
 def test_tars_that_are_written_and_indexed_again_are_not_mixed_with_the_former(tmp_path):
-    """As a repeated export writes them: whole tars, of the same sizes, each with its index."""
+    """Whole tars of the same sizes, each with its index, which is how a repeated export writes them."""
 
     def write_all(first):
         for tar in range(16):
