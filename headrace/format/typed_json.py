@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 COUNTS = range(1 << 63)
 """The integers that a field may have, unless its type is `Annotated[int, range(…)]`: all that numpy counts with."""
+AS_JSON = "\0json"
+"""The only name of an object that stands for a value of a table which is kept as its JSON: a text, under this name."""
 _LARGEST = 1.7976931348623157e308
 _SHOWN = 60
 _Reader = Callable[[Any], Any]

@@ -13,7 +13,7 @@ import polars as pl
 
 from headrace.catalog.rows.schemas import OWN_COLUMNS
 from headrace.errors import ConfigError
-from headrace.format.typed_json import json_of
+from headrace.format.typed_json import AS_JSON, json_of, json_value
 from headrace.path_templates import path_columns, path_expression
 
 _PREFIX = "metadata_"
@@ -190,6 +190,9 @@ def _list_converter(inner: _Convert | None) -> _Convert | None:
 
 
 def _struct_converter(fields: dict[str, _Convert | None]) -> _Convert:
+    if AS_JSON in fields:
+        return _from_json(fields)
+
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         return {
             name: value[name] if inner is None or value[name] is None else inner(value[name])
@@ -206,3 +209,14 @@ def _is_escapable(name: str) -> bool:
             return False
         name = name.removeprefix(_PREFIX)
     return True
+
+
+def _from_json(fields: dict[str, _Convert | None]) -> _Convert:
+    """A converter of values that are kept as their JSON, and of the objects of other files of the same table."""
+    others = _struct_converter({name: inner for name, inner in fields.items() if name != AS_JSON})
+
+    def convert(value: dict[str, Any]) -> Any:  # noqa: ANN401 - any value of JSON
+        text = value[AS_JSON]
+        return others(value) if text is None else json_value(text, parse_constant=lambda _: None)
+
+    return convert

@@ -9,6 +9,7 @@ import io
 import json
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +24,12 @@ from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.row_origins import LINE
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import AS_JSON, json_value
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
 _LINE_BYTES = 64  # of a Python object, besides its content
+_MOST_NAMES = 200  # of the objects of one place: the columns of a table, of which each row has all
 
 _KINDS: dict[type, str] = {
     str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"
@@ -70,7 +72,9 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     """Read a table of JSON Lines, piece by piece. What does not fit in memory is kept in a temporary file.
 
     Columns are in the order in which they first appear, the names in objects in alphabetical order. An object that has
-    no name in any row is null, because Parquet has no type for it. A file without rows has no columns.
+    no name in any row is null, because Parquet has no type for it. A file without rows has no columns. An object has
+    the names of those in all rows, with null. If these are more than 200, such as words with their counts, the column
+    has what `as_json` makes of its values, which `metadata_columns` reads.
 
     Args:
         file: one JSON object per line; blank lines are skipped.
@@ -88,8 +92,7 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
     """
     seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"), mixed)
     try:
-        several = seen.of_several_kinds
-        is_plain = not several and not seen.has_empty_objects()
+        is_plain = not (seen.of_several_kinds or seen.wide or seen.has_empty_objects())
         parsed = _unnamed if not seen.columns else _parsed if is_plain else _parsed_by_python
         schema, pieces = parsed(file, seen)
         # polars orders more than 32 names by a random hash: in each process differently.
@@ -157,12 +160,12 @@ def _parsed_by_python(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
-    the JSON of a sample. Values of columns of several kinds become text.
+    the JSON of a sample. Values of columns of several kinds become text, and those of wide ones their JSON.
     """
-    special, texts = set[str](), seen.of_several_kinds
+    special = set[str]()
     with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines, texts)
+            text, cells = _without_special(lines, seen)
             special.update(cells)
             plain.write(text)
         plain.flush()
@@ -171,7 +174,7 @@ def _parsed_by_python(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl
 
     def pieces() -> Iterator[pl.DataFrame]:
         for lines in _in_pieces(file):
-            text, cells = _without_special(lines, texts)
+            text, cells = _without_special(lines, seen)
             table = pl.read_ndjson(io.BytesIO(text), schema=schema)
             yield table.with_columns(
                 table[name].cast(pl.Float64).scatter(list(cells.get(name, {})), list(cells.get(name, {}).values()))
@@ -181,12 +184,13 @@ def _parsed_by_python(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl
     return pl.Schema(schema | dict.fromkeys(floats, pl.Float64())), pieces()
 
 
-def _without_special(lines: Iterable[bytes], texts: Collection[str]) -> tuple[bytes, dict[str, dict[int, float]]]:
+def _without_special(lines: Iterable[bytes], seen: "_Seen") -> tuple[bytes, dict[str, dict[int, float]]]:
     """Lines with null for what polars rejects, and their NaN and infinities: column → row → value."""
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
         row = json_value(line)
-        row |= {column: _as_text(row[column]) for column in texts if column in row}
+        row |= {column: _as_text(row[column]) for column in seen.of_several_kinds & row.keys()}
+        row |= {column: as_json(row[column]) for column in seen.wide & row.keys()}
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 special.setdefault(column, {})[number] = value
@@ -196,6 +200,22 @@ def _without_special(lines: Iterable[bytes], texts: Collection[str]) -> tuple[by
 
 def _as_text(value: Any) -> str | None:  # noqa: ANN401 - any value of JSON
     return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def as_json(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    """A value, or each element of a list, as an object of its JSON alone."""
+    if isinstance(value, list):
+        return [None if one is None else _as_json(one) for one in value]
+    return None if value is None else _as_json(value)
+
+
+def _as_json(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of JSON
+    return {AS_JSON: json.dumps(value, sort_keys=True)}
+
+
+def is_as_json(dtype: pl.DataType) -> bool:
+    """Whether a type is that of what `as_json` returns."""
+    return dtype in {pl.Struct({AS_JSON: pl.String}), pl.List(pl.Struct({AS_JSON: pl.String}))}
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -226,11 +246,29 @@ class _Seen:
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
         of_several_kinds: columns whose values have several kinds, which they may, or of text, whose numbers become text
             one by one.
+        wide: columns with objects that have more than 200 names together.
+        never_wide: columns whose objects have any number of names.
+        num_names: number of names of the objects at a place.
     """
 
     columns: dict[str, None] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
     of_several_kinds: set[str] = field(default_factory=set)
+    wide: set[str] = field(default_factory=set)
+    never_wide: set[str] = field(default_factory=set)
+    num_names: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def conflict(self, path: tuple[str, ...], kind: str, number: int) -> tuple[str, int] | None:
+        """Note a value. Returns kind and line of an earlier one at its place if that is another kind."""
+        column = path[0]
+        if len(path) > 1 and column in self.wide:
+            return None
+        if path not in self.kinds and len(path) > 1 and column not in self.never_wide:
+            self.num_names[path[:-1]] += 1
+            if self.num_names[path[:-1]] > _MOST_NAMES:
+                self.wide.add(column)
+        found = self.kinds.setdefault(path, (kind, number))
+        return None if found[0] == kind else found
 
     def has_empty_objects(self) -> bool:
         """Whether a place has objects without any name, in every row."""
@@ -283,6 +321,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
     """
     texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
     seen, of_texts = _Seen(), {column: set[type]() for column in texts}
+    faults: dict[tuple[str, ...], ConfigError] = {}
+    seen.never_wide.update(column for column, kind in types.items() if kind == ColumnType.INTERVALS)
 
     def place(number: int) -> str:
         return f"{name}, {named(number)}"
@@ -294,18 +334,22 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
             row, found = _parsed_row(line, partial(place, number), texts, types)
             seen.columns.update(dict.fromkeys(row))
             for path, kind in found:
-                before, first = seen.kinds.setdefault(path, (kind, number))
-                if before != kind and path[0] in mixed:
+                conflict = seen.conflict(path, kind, number)
+                if conflict is not None and path[0] in mixed:
                     seen.of_several_kinds.add(path[0])
-                elif before != kind:
-                    raise ConfigError(
+                elif conflict is not None and path not in faults:
+                    before, first = conflict
+                    faults[path] = ConfigError(
                         f"{name}: column {shown_place(path)} is {before} in {named(first)} and {kind} in "
                         f"{named(number)}; write all of its values as one kind, or null{_way_out(path, {before, kind})}"
                     )
             for column in of_texts.keys() & row.keys():
                 of_texts[column].add(type(row[column]))
+    if fault := next((faults[path] for path in faults if len(path) == 1 or path[0] not in seen.wide), None):
+        raise fault
     # polars would write 1 beside 2.5 as 1.0, and rejects true beside 1.
     seen.of_several_kinds.update(name for name, kinds in of_texts.items() if float in kinds or {bool, int} <= kinds)
+    seen.wide.difference_update(seen.of_several_kinds)
     return seen
 
 

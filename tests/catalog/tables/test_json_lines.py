@@ -5,8 +5,10 @@ from unittest import mock
 
 import pytest
 
+from headrace.catalog.rows.metadata_columns import metadata_dicts
 from headrace.catalog.tables import json_lines
-from headrace.catalog.tables.metadata_files import open_metadata, read_metadata
+from headrace.catalog.tables.declared_types import is_intervals
+from headrace.catalog.tables.metadata_files import in_memory, open_metadata, open_metadata_files, read_metadata
 from headrace.config.tables import TableConfig
 from headrace.errors import ConfigError, StorageError
 from tests.support.given_tables import table
@@ -133,3 +135,52 @@ def test_a_number_in_a_column_of_text_is_the_same_text_beside_any_other(tmp_path
         lines = [f'{{{others}, "{column}": {one}}}\n' for one in (value, other)]
         (tmp_path / "m.jsonl").write_text("".join(lines))
         assert read_metadata(tmp_path / "m.jsonl", form=form)[column].to_list() == [text, its_text], other
+
+
+WIDE = [{"path": f"{number:03d}", "of": {f"w{number}": [number, "x"]}} for number in range(201)]
+LISTS = [{"path": f"{number:03d}", "of": [{f"w{number}": number}, {}, None]} for number in range(201)]
+
+
+@pytest.mark.parametrize("rows", [WIDE, LISTS])
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv"])
+def test_objects_of_many_names_stay_as_they_are(tmp_path, rows, form):
+    """As columns of a table, they would be as many values as the square of their number."""
+    file, empty = tmp_path / f"m.{form}", [{"path": "x", "of": None}]
+    if form == "csv":
+        text = "path\tof\n" + "".join(f"{row['path']}\t{json.dumps(row['of'])}\n" for row in rows) + "x\t\n"
+    else:
+        text = json.dumps(rows + empty) if form == "json" else "\n".join(map(json.dumps, rows + empty))
+    file.write_text(text)
+    config = TableConfig(quotes="none", delimiter="\t", types={"of": "json"}) if form == "csv" else TableConfig()
+    found = metadata_dicts(read_metadata(file, form=config))
+    lost = None if form == "csv" else {}  # as polars has no empty objects
+    wanted = [[lost if one == {} else one for one in row["of"]] if rows is LISTS else row["of"] for row in rows]
+    assert [row["of"] for row in found] == [*wanted, None]
+
+
+def test_an_object_of_as_many_names_as_are_columns_has_those_of_all_rows(tmp_path):
+    rows = "\n".join(map(json.dumps, WIDE[1:])).replace(', "x"', "")
+    (first, *_) = metadata_dicts(table(tmp_path, "m.jsonl", rows))
+    assert first["of"] == {f"w{number}": [1] if number == 1 else None for number in range(1, 201)}
+
+
+@pytest.mark.parametrize("rows", [WIDE, LISTS])
+def test_files_with_few_and_with_many_names_are_one_table(tmp_path, rows):
+    few = [{"path": "few", "of": {"w0": [1], "v": 2}} if rows is WIDE else {"path": "few", "of": [{"w0": 1}]}]
+    for name, of_file in {"few": few, "many": rows}.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, of_file)))
+    files = [(tmp_path / name, name) for name in ("few.jsonl", "many.jsonl")]
+    found = metadata_dicts(in_memory(open_metadata_files(files)))
+    assert [row["of"] for row in found] == [row["of"] for row in few + rows]
+
+
+def test_a_list_beside_an_object_of_many_names_is_an_error(tmp_path):
+    with pytest.raises(ConfigError, match="column 'of' is an object in line 1 and a list in line 202"):
+        table(tmp_path, "m.jsonl", "\n".join(map(json.dumps, [*WIDE, {"path": "x", "of": [1]}])))
+
+
+def test_a_column_of_intervals_is_never_of_many_names(tmp_path):
+    rows = [{"path": "a", "of": [{"start": 0, "end": 1, f"w{number}": 1} for number in range(300)]}]
+    file = tmp_path / "m.jsonl"
+    file.write_text(json.dumps(rows[0]))
+    assert is_intervals(read_metadata(file, form=TableConfig(types={"of": "intervals"})).schema["of"])
