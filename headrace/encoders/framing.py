@@ -32,5 +32,5 @@ def centred_frames(batch: Tensor, size: int, hop: int) -> Tensor:
 
 def power_spectrum(frames: Tensor, size: int) -> Tensor:
     """Squared magnitudes (…, size // 2 + 1) of the FFT of frames, padded with zeros to `size`."""
-    spectrum = torch.fft.rfft(frames, size)  # `abs` takes three times as long as the FFT
+    spectrum: Tensor = torch.fft.rfft(frames, size)  # `abs` takes three times as long as the FFT
     return spectrum.real.square().addcmul_(spectrum.imag, spectrum.imag)

@@ -29,6 +29,7 @@ from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
 _LINE_BYTES = 64  # of a Python object, besides its content
+_MOST_COLUMNS = 2000
 _MOST_NAMES = 200  # of the objects of one place: the columns of a table, of which each row has all
 
 _KINDS: dict[type, str] = {
@@ -86,8 +87,8 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
         mixed: columns whose values may have several kinds; then they become text, which is JSON for what is no text.
 
     Raises:
-        ConfigError: a line is not a JSON object, an object has a name twice, the values of a column have different
-            kinds, or a value does not fit the declared type of its column.
+        ConfigError: a line is not a JSON object, there are more than 2,000 columns, an object has a name twice, the
+            values of a column have different kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
     seen = _seen(file, name, texts, types or {}, named or (lambda number: f"{unit} {number}"), mixed)
@@ -333,6 +334,12 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                 continue
             row, found = _parsed_row(line, partial(place, number), texts, types)
             seen.columns.update(dict.fromkeys(row))
+            if len(seen.columns) > _MOST_COLUMNS:
+                raise ConfigError(
+                    f"{place(number)}: the table has more than {_MOST_COLUMNS} columns ({list(seen.columns)[-1]!r}), "
+                    "of which each row gets all: write values under names of the row's own, such as counts of words, as "
+                    "one object in one column"
+                )
             for path, kind in found:
                 conflict = seen.conflict(path, kind, number)
                 if conflict is not None and path[0] in mixed:

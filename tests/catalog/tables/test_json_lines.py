@@ -184,3 +184,9 @@ def test_a_column_of_intervals_is_never_of_many_names(tmp_path):
     file = tmp_path / "m.jsonl"
     file.write_text(json.dumps(rows[0]))
     assert is_intervals(read_metadata(file, form=TableConfig(types={"of": "intervals"})).schema["of"])
+
+
+def test_columns_of_single_rows_are_an_error_before_they_fill_the_memory(tmp_path):
+    rows = "\n".join(json.dumps({"path": "a", f"w{number}": 1}) for number in range(3000))
+    with pytest.raises(ConfigError, match=r"line 2000: .*more than 2000 columns \('w1999'\).*one object"):
+        table(tmp_path, "m.jsonl", rows)
