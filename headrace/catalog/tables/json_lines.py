@@ -337,8 +337,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
             if len(seen.columns) > _MOST_COLUMNS:
                 raise ConfigError(
                     f"{place(number)}: the table has more than {_MOST_COLUMNS} columns ({list(seen.columns)[-1]!r}), "
-                    "of which each row gets all: write values under names of the row's own, such as counts of words, as "
-                    "one object in one column"
+                    "of which each row gets all: write values under names of the row's own, such as counts of words, "
+                    "as one object in one column"
                 )
             for path, kind in found:
                 conflict = seen.conflict(path, kind, number)
