@@ -144,7 +144,7 @@ LISTS = [{"path": f"{number:03d}", "of": [{f"w{number}": number}, {}, None]} for
 @pytest.mark.parametrize("rows", [WIDE, LISTS])
 @pytest.mark.parametrize("form", ["jsonl", "json", "csv"])
 def test_objects_of_many_names_stay_as_they_are(tmp_path, rows, form):
-    """As columns of a table, they would be as many values as the square of their number."""
+    """Columns of a table would be as many values as the square of their number."""
     file, empty = tmp_path / f"m.{form}", [{"path": "x", "of": None}]
     if form == "csv":
         text = "path\tof\n" + "".join(f"{row['path']}\t{json.dumps(row['of'])}\n" for row in rows) + "x\t\n"
