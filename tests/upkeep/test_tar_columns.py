@@ -1,8 +1,11 @@
 """Values of the columns of tars of others, whatever wrote their members, and however samples are divided in tars."""
 
+import json
+
 import pytest
 
 from headrace import StreamingDataset
+from headrace.errors import ConfigError
 from headrace.format.beside.column_sets import fitting_columns
 from headrace.format.snapshots.snapshots import read_snapshot, read_table
 from headrace.stores.storage import LocalStorage
@@ -71,9 +74,9 @@ def test_a_column_of_text_stays_text_when_numbers_come(tmp_path):
     assert values(tmp_path, "a") == ("string", [None, "x", "1"])
 
 
-@pytest.mark.parametrize("json", ['{"a": "é"}'.encode("utf-16"), b'{"\\ud800": 1}'], ids=["UTF-16", "name"])
-def test_json_that_no_loader_or_no_column_can_hold_is_a_fault(tmp_path, json):
-    write(tmp_path, 0, json)
+@pytest.mark.parametrize("blob", ['{"a": "é"}'.encode("utf-16"), b'{"\\ud800": 1}'], ids=["UTF-16", "name"])
+def test_json_that_no_loader_or_no_column_can_hold_is_a_fault(tmp_path, blob):
+    write(tmp_path, 0, blob)
     (fault,) = index(tmp_path)
     assert "not a JSON object" in fault or "not valid Unicode" in fault
     assert not (tmp_path / "tars").exists()
@@ -90,3 +93,15 @@ def test_a_text_has_no_line_end_and_no_byte_order_mark(tmp_path, text):
         remote=str(tmp_path), batch_size=1, columns=["metadata"], where="text = 'hello' and transcript = 'hello'"
     )
     assert sample["metadata"]["text"] == "hello"
+
+
+@pytest.mark.parametrize("num_tars", [1, 2])
+def test_too_many_names_are_an_error_before_they_fill_the_memory(tmp_path, num_tars):
+    for number in range(num_tars):
+        write(tmp_path, number, json.dumps({f"w{name}": 1 for name in range(number, 2001, num_tars)}).encode())
+    try:
+        (fault,) = index(tmp_path)
+    except ConfigError as error:
+        fault = str(error)
+    assert "more than 2000 names ('w997', 'w998', 'w999' …)" in fault
+    assert "without --columns" in fault
