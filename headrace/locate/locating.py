@@ -141,10 +141,10 @@ def locate(  # noqa: PLR0913 - a name, and what is wanted of it
         found = Location(name, tars.storage, tars=tars)
     else:
         found = _in_folder(name, open_storage(name, transfer), split, transfer)
-    if found.tars is not None and not is_web(found.tars.storage):
-        check_exported(found.tars.storage)
     if found.tars is not None and looks_for_index and found.tars.indexed is None and not is_signed(name):
         found = replace(found, tars=replace(found.tars, indexed=indexed_folder(found.tars.storage)))
+    if found.tars is not None and found.tars.indexed is None and not is_web(found.tars.storage):
+        check_exported(found.tars.storage)  # the tars of an index are known by their versions
     if found.tars is not None and found.tars.indexed is None and snapshot not in {None, found.tars.snapshot}:
         found.check_built()
         raise no_snapshots(name, f"snapshot={snapshot}")

@@ -158,8 +158,8 @@ def common_kinds(found: Iterable[Mapping[tuple[bool, str], ColumnKind | None]]) 
 def _too_many(names: Iterable[str]) -> str:
     shown = ", ".join(map(repr, sorted(names)[-3:]))
     return (
-        f"the JSON of the samples has more than {_MOST_COLUMNS} names ({shown} …), each of which would be a column of all "
-        "samples: index them with --into and without --columns"
+        f"the JSON of the samples has more than {_MOST_COLUMNS} names ({shown} …), each of which would be a column of "
+        "all samples: index them with --into and without --columns"
     )
 
 
