@@ -230,6 +230,8 @@ class SourceConfig(Section):
         """
         implied, given = source_kind(self.kind).columns, self.columns.model_dump(include=self.columns.model_fields_set)
         lacking = {role for role, column in implied.items() if given.get(role) == column and column not in names}
+        if self.has_own_rows and self.metadata is not None and self.columns.key not in names:
+            lacking.add("key")  # it joins the metadata to the rows; several intervals of a row would have it
         given |= dict.fromkeys(lacking & set(SPAN_ROLES))
         return ColumnsConfig(
             **{role: column for role, column in given.items() if column is None or role not in lacking}

@@ -177,12 +177,12 @@ class TableReader:
         file = {} if origin is None or origin.file is None else names_of_file(origin.file, self._settings.root)
         table = with_roles(metadata, self._roles, users, self.num_rows + 1, file)
         if origin is not None and origin.file is None:  # its paths are spelled as the listing has them
-            return with_places(table, origin, self._roles.key)
+            return with_places(table, origin)
         root = self._settings.root.rstrip("/") + "/"
         paths = path_columns(table)
         if root != "/":
             table = table.with_columns(pl.col(paths).str.strip_prefix(root))
-        return with_places(table.with_columns(tidy_paths(table[name]) for name in paths), origin, self._roles.key)
+        return with_places(table.with_columns(tidy_paths(table[name]) for name in paths), origin)
 
 
 def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:

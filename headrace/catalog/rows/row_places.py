@@ -8,13 +8,12 @@ from headrace.catalog.tables.row_origins import RowOrigin
 _TIMES = (START, END, DURATION)
 
 
-def with_places(table: pl.DataFrame, origin: RowOrigin | None, key: str | None) -> pl.DataFrame:
+def with_places(table: pl.DataFrame, origin: RowOrigin | None) -> pl.DataFrame:
     """A prepared batch with `PLACE`, and with the fault of rows that belong to no row of a corpus.
 
     Args:
         table: the batch, with its paths and keys.
         origin: where its rows come from.
-        key: the column of the keys.
     """
     names = None if origin is None else origin.names()
     if origin is None or names is None:
@@ -22,19 +21,12 @@ def with_places(table: pl.DataFrame, origin: RowOrigin | None, key: str | None) 
     if origin.file is None:
         row, of_key = pl.format("the row of {}", "path"), pl.format(" (key '{}')", EXPLICIT_KEY)
         only_key = pl.format("the row with the key '{}'", EXPLICIT_KEY)
-        return _with_faults(
-            table.with_columns(pl.coalesce(names, pl.concat_str(row, of_key), row, only_key).alias(PLACE)), origin, key
-        )
+        table = table.with_columns(pl.coalesce(names, pl.concat_str(row, of_key), row, only_key).alias(PLACE))
+        if origin.faults is None:
+            return table
+        no_times = (pl.lit(None, dtype=pl.Float64).alias(name) for name in _TIMES)
+        return table.with_columns(*no_times, origin.faults.alias(SPAN_FAULT))
     return table.with_columns(names.alias(PLACE))
-
-
-def _with_faults(table: pl.DataFrame, origin: RowOrigin, key: str | None) -> pl.DataFrame:
-    if not origin.is_unjoined:
-        return table
-    no_times = (pl.lit(None, dtype=pl.Float64).alias(name) for name in _TIMES)
-    unknown = pl.format("has the key '{}', which no row of the source has", EXPLICIT_KEY)
-    lacking = pl.lit(f"has no key in column {key!r}, so that it belongs to no row of the source")
-    return table.with_columns(*no_times, pl.coalesce(unknown, lacking).alias(SPAN_FAULT))
 
 
 def is_unjoined() -> pl.Expr:

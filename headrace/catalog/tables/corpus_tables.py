@@ -118,7 +118,10 @@ class JoinedTable:
             yield joined.select(*self.schema), origin
         if not left.is_empty():
             alone = pl.concat([self.schema.to_frame(), left.drop(ROW_PLACE)], how="diagonal")
-            yield alone, RowOrigin(None, left[ROW_PLACE], is_unjoined=True)
+            unknown = pl.format("has the key '{}', which no row of the source has", self.key)
+            lacking = pl.lit(f"has no key in column {self.key!r}, so that it belongs to no row of the source")
+            faults = left.select(pl.coalesce(unknown, lacking)).to_series()
+            yield alone, RowOrigin(None, left[ROW_PLACE], faults=faults)
 
 
 def with_intervals(table: MetadataTable, source: SourceConfig) -> MetadataTable:
@@ -133,11 +136,15 @@ def with_intervals(table: MetadataTable, source: SourceConfig) -> MetadataTable:
 
 
 def names_of_rows(table: MetadataTable) -> tuple[str, ...]:
-    """Names of the columns of a table, without those that were joined to the rows of a corpus."""
+    """Names of the columns of a table, without those that were joined to the rows of a corpus.
+
+    Of intervals, the key that joined their rows is left out: several intervals have it.
+    """
     if isinstance(table, ChosenTable):
         return names_of_rows(table.table)
     if isinstance(table, IntervalRows):
-        return (*names_of_rows(table.table), *table.intervals)
+        joined_by = table.table.key if isinstance(table.table, JoinedTable) else None
+        return (*(name for name in names_of_rows(table.table) if name != joined_by), *table.intervals)
     return tuple(table.rows.schema if isinstance(table, JoinedTable) else table.schema)
 
 

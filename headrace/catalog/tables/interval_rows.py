@@ -20,6 +20,8 @@ _INDEX, _NUMBER = "\0index", "\0number"
 class IntervalRows:
     """A `MetadataTable` with a row for each interval in a column of another one. Rows without intervals are left out.
 
+    Rows that belong to no row of a corpus stay as they are.
+
     Attributes:
         table: the other table.
         column: its column of intervals.
@@ -75,6 +77,10 @@ class IntervalRows:
     def with_origins(self) -> Iterator[tuple[pl.DataFrame, RowOrigin | None]]:
         """The rows in order, some at a time, and where their rows come from."""
         for batch, origin in with_origins(self.table):
+            if origin is not None and origin.faults is not None:
+                others = batch.select(name for name in self.schema if name not in self.intervals)
+                yield pl.concat([self.schema.to_frame(), others], how="diagonal"), origin
+                continue
             numbers = pl.int_ranges(1, pl.col(self.column).list.len() + 1).alias(_NUMBER)
             numbered = batch.with_row_index(_INDEX).with_columns(numbers)
             exploded = numbered.explode(self.column, _NUMBER).filter(pl.col(self.column).is_not_null())

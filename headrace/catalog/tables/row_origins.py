@@ -45,7 +45,7 @@ class RowOrigin:
             `line 7 of FILE` or the path of a sidecar; null for one without a name of its own.
         unit: `line` or `row`.
         is_one_of_several: whether the table has other files.
-        is_unjoined: whether these are rows of a table that is joined to a corpus, which has none of their keys.
+        faults: of rows of a table that belong to no row of the corpus to which it is joined, why.
         intervals: of rows that are intervals in a column, the number of each, from 1, in its line or sidecar.
     """
 
@@ -53,7 +53,7 @@ class RowOrigin:
     lines: pl.Series
     unit: str = "row"
     is_one_of_several: bool = False
-    is_unjoined: bool = False
+    faults: pl.Series | None = None
     intervals: pl.Series | None = None
 
     def names(self) -> pl.Series | None:

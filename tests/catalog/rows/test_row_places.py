@@ -17,8 +17,7 @@ def origin(name, file=None, **more):
     return RowOrigin(file, pl.Series([name], dtype=pl.String if file is None else pl.Int64), **more)
 
 
-M, UNKNOWN = TableFileName("x/m.csv"), "has the key 'u', which no row of the source has"
-LACKING = "has no key in column 'id', so that it belongs to no row of the source"
+M, FAULT = TableFileName("x/m.csv"), "belongs to no row"
 
 
 @pytest.mark.parametrize(
@@ -31,12 +30,11 @@ LACKING = "has no key in column 'id', so that it belongs to no row of the source
         ("a", "u", origin(None), "the row of a (key 'u')", None),
         ("a", None, origin(None), "the row of a", None),
         (None, "u", origin(None), "the row with the key 'u'", None),
-        (None, "u", origin("line 3 of m", is_unjoined=True), "line 3 of m", UNKNOWN),
-        (None, None, origin("line 3 of m", is_unjoined=True), "line 3 of m", LACKING),
+        (None, "u", origin("line 3 of m", faults=pl.Series([FAULT])), "line 3 of m", FAULT),
     ],
 )
 def test_a_row_has_the_name_by_which_a_user_finds_it(path, key, origin, name, fault):
-    found = with_places(table(path, key), origin, "id")
+    found = with_places(table(path, key), origin)
     assert found.select(row_said("is here")).item() == f"{name} is here"
     assert found[SPAN_FAULT].item() == fault
     assert bool(found.select(is_unjoined()).item()) == (fault is not None)

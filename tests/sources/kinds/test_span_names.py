@@ -150,3 +150,23 @@ def test_rows_of_intervals_are_cut_at_their_own_times(tmp_path, kind):
     built = build(tmp_path, source_of(tmp_path, kind, rows="turns"))
     assert built.rejects == {}
     assert sorted(sample["audio"].shape[1] for sample in built.samples.values()) == [160, 240]
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("kind", ["headrace", "kaldi", "parquet", "tfrecord", "webdataset"])
+@pytest.mark.parametrize("names", [[], ["a", "b"]], ids=["keys of spans", "own keys"])
+def test_intervals_of_joined_metadata_are_rows_whose_keys_differ(tmp_path, kind, names):
+    """`columns.key` joins the table; it is the key of the samples only if the intervals have it."""
+    KINDS[kind][0](tmp_path, {})
+    turns = [{"start": 0.0, "end": 0.02}, {"start": 0.02, "end": 0.05}]
+    turns = [turn | {"id": name} for turn, name in zip(turns, names, strict=True)] if names else turns
+    rows = [{"id": "u", "turns": turns}, {"id": "v", "turns": turns}, {"id": "w", "turns": []}]
+    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    built = build(
+        tmp_path, source_of(tmp_path, kind, rows="turns", metadata=str(tmp_path / "m.jsonl"), columns={"key": "id"})
+    )
+    of = f"of {tmp_path / 'm.jsonl'} has the key"
+    assert built.reasons == [f"line {n} {of} {key!r}, which no row of the source has" for n, key in enumerate("vw", 2)]
+    assert sorted(sample["audio"].shape[1] for sample in built.samples.values()) == [160, 240]
+    assert {sample["metadata"]["id"] for sample in built.samples.values()} == set(names or "u")
+    assert set(names) <= built.samples.keys()
