@@ -48,6 +48,7 @@ class TableRows:
         on: what the rows are joined by, `key` or `path`.
         column: the joined column.
         schema: the joined column and the others, without integers that are wider than they need to be.
+        root: the source's root; paths that begin with it are made relative.
         num_rows: number of rows.
         nameless: numbers of the rows without a name.
     """
@@ -56,6 +57,7 @@ class TableRows:
     column: str
     schema: pl.Schema
     part_bytes: int
+    root: str = ""
     num_rows: int = 0
     nameless: list[int] = field(default_factory=list)
     _rows: Buckets = field(init=False)
@@ -67,13 +69,16 @@ class TableRows:
         self._names = Buckets(pl.Schema({self.column: pl.String(), PARTITION: pl.UInt32()}), self.part_bytes)
 
     @classmethod
-    def of(cls, table: MetadataTable, entry: ColumnSetConfig, part_bytes: int = PART_BYTES) -> "TableRows":
+    def of(
+        cls, table: MetadataTable, entry: ColumnSetConfig, part_bytes: int = PART_BYTES, root: str = ""
+    ) -> "TableRows":
         """Read a table.
 
         Args:
             table: the table of a set of columns.
             entry: the set.
             part_bytes: about this much is kept in memory of each table, and joined at a time.
+            root: the source's root, of paths.
 
         Raises:
             ConfigError: it has neither a column `key` nor `path`, or none besides, or one that cannot be stored.
@@ -87,7 +92,7 @@ class TableRows:
         others = sorted(name for name in table.schema if name != column)
         if not others:
             raise ConfigError(f"the table has no column but {column!r}; add the columns to join")
-        rows = cls(on, column, pl.Schema({name: table.schema[name] for name in (column, *others)}), part_bytes)
+        rows = cls(on, column, pl.Schema({name: table.schema[name] for name in (column, *others)}), part_bytes, root)
         narrow = {name for name in others if table.schema[name] in _WIDE}
         for batch in table.batches():
             rows._add(batch)
@@ -130,7 +135,7 @@ class TableRows:
         self.num_rows += batch.height
         table = batch.select(*self.schema, pl.int_range(first, first + pl.len()).alias(ROW))
         if self.on == "path":
-            table = table.with_columns(tidy_paths(table[self.column]))
+            table = table.with_columns(tidy_paths(table[self.column], self.root))
         is_named = pl.col(self.column).is_not_null() & (pl.col(self.column) != "")
         self.nameless += table.filter(~is_named)[ROW].to_list()
         named = table.filter(is_named)

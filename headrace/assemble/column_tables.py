@@ -90,7 +90,7 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
     if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
         return before
     try:
-        with closing(TableRows.of(read(), entry, part_bytes)) as rows:
+        with closing(TableRows.of(read(), entry, part_bytes, catalog.header.totals.source)) as rows:
             place = _Place(catalog, entry.name, there)
             divided = _divided(rows, place, config.audio.format(), [ROW, rows.column])
             header = _header(rows, divided, inputs, place)

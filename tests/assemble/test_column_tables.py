@@ -164,6 +164,16 @@ def test_equal_rows_are_merged_and_different_ones_are_an_error_that_names_them(b
     assert built.rows() == before
 
 
+def test_paths_are_absolute_or_relative_to_the_source_as_in_the_metadata(built):
+    root, paths = built.project.folder / "source", built.paths
+    table = pl.DataFrame(
+        {"path": [f"{root}/{paths[0]}", f"./{paths[1]}", f"{root}/no.wav"], "caption": ["x", "y", "z"]}
+    )
+    assert built.join(table).num_unmatched == 1
+    captions = {row["caption"]: key for key, row in built.rows().items()}
+    assert [captions["x"], captions["y"]] == built.keys[:2]
+
+
 def test_the_joined_column_is_key_unless_the_yaml_says_path(built):
     table = pl.DataFrame({"key": built.keys[:1], "path": built.paths[1:2], "caption": ["x"]})
     assert (built.join(table).on, built.join(table, "path").on) == ("key", "path")

@@ -178,11 +178,8 @@ class TableReader:
         table = with_roles(metadata, self._roles, users, self.num_rows + 1, file)
         if origin is not None and origin.file is None:  # its paths are spelled as the listing has them
             return with_places(table, origin)
-        root = self._settings.root.rstrip("/") + "/"
-        paths = path_columns(table)
-        if root != "/":
-            table = table.with_columns(pl.col(paths).str.strip_prefix(root))
-        return with_places(table.with_columns(tidy_paths(table[name]) for name in paths), origin)
+        tidy = (tidy_paths(table[name], self._settings.root) for name in path_columns(table))
+        return with_places(table.with_columns(tidy), origin)
 
 
 def prepared_rows(table: pl.DataFrame, samples: SampleKind, files: pl.Series) -> MetadataRows:

@@ -9,8 +9,10 @@ _NOT_ASCII = r"[^\x00-\x7F]"
 _COMPOSED, _FILE = "\0composed", "\0file"
 
 
-def tidy_paths(paths: pl.Series) -> pl.Series:
-    """The paths without `./`, `//` and the like: `./a.wav` is `a.wav`."""
+def tidy_paths(paths: pl.Series, root: str = "") -> pl.Series:
+    """The paths without the `root` of the source before them, and without `./`, `//` and the like."""
+    if top := root.rstrip("/"):
+        paths = paths.str.strip_prefix(f"{top}/")
     untidy = paths.str.contains(_UNTIDY_PATH).fill_null(value=False)
     if not untidy.any():
         return paths
