@@ -161,7 +161,8 @@ def _parsed_by_python(file: Path, seen: "_Seen") -> tuple[pl.Schema, Iterable[pl
     """The table of a file with NaN, infinities or empty objects: Python writes them, but polars rejects them.
 
     NaN and infinities are values of float columns, as in the other formats; in lists and objects they are null, as in
-    the JSON of a sample. Values of columns of several kinds become text, and those of wide ones their JSON.
+    the JSON of a sample. Values of columns of several kinds become values of one, and those of wide ones
+    their JSON.
     """
     special = set[str]()
     with temporary_room("a table"), tempfile.NamedTemporaryFile(suffix=".jsonl") as plain:
@@ -190,7 +191,7 @@ def _without_special(lines: Iterable[bytes], seen: "_Seen") -> tuple[bytes, dict
     text, special = io.BytesIO(), dict[str, dict[int, float]]()
     for number, line in enumerate(lines):
         row = json_value(line)
-        row |= {column: _as_text(row[column]) for column in seen.of_several_kinds & row.keys()}
+        row |= {name: of_one_kind(row[name]) for name, of_one_kind in seen.of_several_kinds.items() if name in row}
         row |= {column: as_json(row[column]) for column in seen.wide & row.keys()}
         for column, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -201,6 +202,10 @@ def _without_special(lines: Iterable[bytes], seen: "_Seen") -> tuple[bytes, dict
 
 def _as_text(value: Any) -> str | None:  # noqa: ANN401 - any value of JSON
     return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _as_flag(value: Any) -> bool | None:  # noqa: ANN401 - true, false, 1, 0 or null
+    return value if value is None else bool(value)
 
 
 def as_json(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -246,7 +251,7 @@ class _Seen:
         columns: names of the columns, in the order in which they first appear.
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
         of_several_kinds: columns whose values have several kinds, which they may, or of text, whose numbers become text
-            one by one.
+            one by one → what makes a value one of the same kind.
         wide: columns with objects that have more than 200 names together.
         never_wide: columns whose objects have any number of names.
         num_names: number of names of the objects at a place.
@@ -254,7 +259,7 @@ class _Seen:
 
     columns: dict[str, None] = field(default_factory=dict)
     kinds: dict[tuple[str, ...], tuple[str, int]] = field(default_factory=dict)
-    of_several_kinds: set[str] = field(default_factory=set)
+    of_several_kinds: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     wide: set[str] = field(default_factory=set)
     never_wide: set[str] = field(default_factory=set)
     num_names: Counter[tuple[str, ...]] = field(default_factory=Counter)
@@ -321,6 +326,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
         ConfigError: see `read_json_lines`; the message names the lines.
     """
     texts = (*texts, *(column for column, kind in types.items() if kind == ColumnType.TEXT))
+    may_differ: dict[str, Callable[[Any], Any]] = {name: _as_flag for name in types if types[name] == ColumnType.BOOL}
+    may_differ |= dict.fromkeys(mixed, _as_text)
     seen, of_texts = _Seen(), {column: set[type]() for column in texts}
     faults: dict[tuple[str, ...], ConfigError] = {}
     seen.never_wide.update(column for column, kind in types.items() if kind == ColumnType.INTERVALS)
@@ -342,8 +349,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                 )
             for path, kind in found:
                 conflict = seen.conflict(path, kind, number)
-                if conflict is not None and path[0] in mixed:
-                    seen.of_several_kinds.add(path[0])
+                if conflict is not None and path[0] in may_differ:
+                    seen.of_several_kinds[path[0]] = may_differ[path[0]]
                 elif conflict is not None and path not in faults:
                     before, first = conflict
                     faults[path] = ConfigError(
@@ -355,7 +362,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
     if fault := next((faults[path] for path in faults if len(path) == 1 or path[0] not in seen.wide), None):
         raise fault
     # polars would write 1 beside 2.5 as 1.0, and rejects true beside 1.
-    seen.of_several_kinds.update(name for name, kinds in of_texts.items() if float in kinds or {bool, int} <= kinds)
+    numbers = (name for name, kinds in of_texts.items() if float in kinds or {bool, int} <= kinds)
+    seen.of_several_kinds.update(dict.fromkeys(numbers, _as_text))
     seen.wide.difference_update(seen.of_several_kinds)
     return seen
 

@@ -23,6 +23,14 @@ def test_values_of_json_lines_fit_their_declared_types_or_the_line_is_named(tmp_
         by_metadata(file, types={"v": kind})
 
 
+@pytest.mark.parametrize("values", [[True, 0], [0, None, True], [1.0, False, 1]])
+def test_true_and_1_are_values_of_one_declared_column(tmp_path, values):
+    file = tmp_path / "t.jsonl"
+    file.write_text("\n".join(json.dumps({"path": str(row), "v": value}) for row, value in enumerate(values)))
+    found = by_metadata(file, types={"v": "bool"})
+    assert found["v"].to_list() == [None if value is None else bool(value) for value in values]
+
+
 TWICE = [
     '{"path": "a", "path": "b"}',
     '{"path": "a", "v": {"x": 1, "x": 2}}',
