@@ -99,7 +99,7 @@ def _padded(field: OutputField, pad: Mapping[str, float]) -> OutputField:
     if field.kind is OutputKind.CODES and field.values in pad:
         return replace(field, padding=_code(field, pad[field.values]))
     taken = next((name for name in field.names if name in pad), None)
-    if field.is_named and taken is not None:
+    if taken is not None:
         raise ConfigError(f"pad: {taken!r} is a field of latents, of which only codes are padded: leave it out")
     return field
 

@@ -211,7 +211,9 @@ def test_an_output_may_not_have_the_name_of_another_field(root, tmp_path, case):
     folder = tmp_path / "copy"
     shutil.copytree(root, folder)
     write_columns(folder, "scores", {"codes": ("float", lambda key: 1.0)})
-    with pytest.raises(ConfigError, match=r"'codes\w*' .*has the name of|'codes' of the set 'scores' has the name of"):
+    with pytest.raises(
+        ConfigError, match=r"'codes\w*' .*has the name of|'codes' of the set 'scores' is a tensor and has the name of"
+    ):
         StreamingDataset(remote=str(folder), latents=["mel"], columns=["scores"], batch_size=1, **CLASHES[case])
 
 

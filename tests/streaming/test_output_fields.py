@@ -32,6 +32,8 @@ def test_only_codes_are_padded_with_what_the_user_says():
     for pad in ({"embedding": 9}, {"codes_length": 9}, {"codes": 1 << 15}, {"codes": 0.5}):
         with pytest.raises(ConfigError, match="pad"):
             with_padding(fields, pad)
+    with pytest.raises(ConfigError, match="'encoder_hidden' is a field of latents"):
+        with_padding([hidden_field()], {"encoder_hidden": 9})
 
 
 def test_a_sample_has_the_outputs_that_it_lists_and_still_holds():

@@ -219,7 +219,7 @@ def test_columns_that_cannot_be_drawn_are_errors_of_the_sample(output, raster, m
 
 
 def test_a_field_of_batches_cannot_be_a_raster(output):
-    with pytest.raises(ConfigError, match="'audio' is a field that batches have"):
+    with pytest.raises(ConfigError, match="'audio' is a raster and has the name of a field that every batch has"):
         dataset(output, rasters={"audio": {"column": "chords", "hz": 5, "classes": LABELS}})
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import SampleError
+from headrace.errors import ConfigError, SampleError
 from headrace.format.lazy import cached_property
 from headrace.streaming.batches.batch import Sample
-from headrace.streaming.batches.ragged_fields import as_ragged
+from headrace.streaming.batches.ragged_fields import as_ragged, padded_itself
 from headrace.streaming.order.bijection import mix
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, hidden_field
 from headrace.streaming.rasters import Raster
@@ -91,6 +91,8 @@ class SampleProcessing:
             raise SampleError(f"the transform gave {found}")
         outputs = {field.values for field in self.outputs}
         for name in self.config.pad:
+            if name in self.rasters:
+                raise ConfigError(padded_itself(name))
             if name in sample and name not in outputs:
                 sample[name] = as_ragged(name, sample[name])
 

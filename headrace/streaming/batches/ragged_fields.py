@@ -18,10 +18,10 @@ LENGTH = "_length"
 """End of the name of the field with the lengths."""
 
 
-def padded_with_zeros(name: str) -> str:
+def padded_itself(name: str) -> str:
     """The message for a field that is to be padded, but not by the user."""
     return (
-        f"pad: {name!r} is no field of a transform, and a batch pads its own fields itself, with zeros: leave it out, "
+        f"pad: {name!r} is no field of a transform, and a batch pads its own fields itself: leave it out, "
         "or let the transform give its values another name"
     )
 
@@ -34,7 +34,7 @@ def as_ragged(name: str, value: Any) -> Any:  # noqa: ANN401 - a user's
         SampleError: the value is something else.
     """
     if is_taken(name):
-        raise ConfigError(padded_with_zeros(name))
+        raise ConfigError(padded_itself(name))
     array = np.asarray(value) if isinstance(value, list | tuple) and not any(map(is_array, value)) else value
     if isinstance(value, list | tuple) and not len(value):
         array = np.zeros(0, np.int64)

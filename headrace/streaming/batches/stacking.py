@@ -14,7 +14,7 @@ from headrace.format.tensors.tensors import storage_dtype
 from headrace.streaming.batches.arena import Allocator, Arena
 from headrace.streaming.batches.batch import Audio, Batch, Latents, Sample
 from headrace.streaming.batches.events import padded_grids
-from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_with_zeros
+from headrace.streaming.batches.ragged_fields import LENGTH, padded, padded_itself
 from headrace.streaming.batches.user_fields import ValueKind, as_numpy, padding_value, stacked
 from headrace.streaming.output_fields import OUTPUT_FIELDS, OutputField, fields_in
 from headrace.streaming.rasters import Raster
@@ -191,7 +191,7 @@ def _check_padded(pad: Mapping[str, float], names: Collection[str], samples: Seq
         if name not in names:
             raise ConfigError(f"pad: no sample of a batch has a field {name!r}; they have {', '.join(sorted(names))}")
         if any(name in audio_names(sample) for sample in samples):
-            raise ConfigError(padded_with_zeros(name))
+            raise ConfigError(padded_itself(name))
         if name + LENGTH in names:
             raise ConfigError(f"pad: the lengths of {name!r} would be {name + LENGTH!r}, a field that samples have")
         _check_all_have(samples, name, name_of)

@@ -4,39 +4,43 @@ import numpy as np
 
 from headrace.errors import ConfigError
 from headrace.format.indexes.index import ShardIndex
+from headrace.output_kinds import LENGTH
 from headrace.streaming.samples.chosen_fields import check_fields
 from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.shards.indexed_tars import WrittenIndexes
 from headrace.streaming.shards.remote import OpenedRemote
 
 _INDEXES_READ = 32  # to find a field that `fields` names; the first one has it, unless shards differ
+_WAYS_OUT = {
+    "an output": "let the encoder call its output something else and build the set again, or rename the other one",
+    "a raster": "give the raster another name",
+    "a tensor": "rename the column and build the set again, or read it from the metadata",
+}
 
 
-def taken_names(opened: OpenedRemote) -> dict[str, str]:
-    """The fields that the batches of a stream have besides tensors of columns, and what each is, for messages."""
-    names = [tensor.spec.name for one in opened.columns for tensor in one.tensors]
-    if not names or not len(opened.primary):
-        return {}
-    is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
-    found = {} if is_own else {name: f"the files .{name} in the shards" for name in _first_index(opened).fields}
-    found |= {name: "an output of latents" for field in opened.outputs_that_are_read for name in field.names}
-    return found | {name: "a field that every batch has" for name in names if is_taken(name)}
-
-
-def check_outputs(opened: OpenedRemote) -> None:
-    """Raise `ConfigError` if a named output of latents has the name of another field of a batch."""
-    names = [name for field in opened.outputs_that_are_read if field.is_named for name in field.names]
-    if not names or not len(opened.primary):
+def check_names(opened: OpenedRemote) -> None:
+    """Raise `ConfigError` if a named output, raster or tensor of a stream has the name of another field of a batch."""
+    outputs = [name for field in opened.outputs_that_are_read if field.is_named for name in field.names]
+    rasters = [name for raster, _ in opened.rasters for name in (raster, raster + LENGTH)]
+    tensors = {tensor.spec.name: one.name for one in opened.columns for tensor in one.tensors}
+    if not (outputs or rasters or tensors) or not len(opened.primary):
         return
-    index = _first_index(opened)
-    taken = dict.fromkeys(index.audio_fields, f"an audio field of {opened.primary.storage.uri}")
-    taken |= {name: "a raster" for name, _ in opened.rasters}
-    taken |= {name: "another output" for name in names if names.count(name) > 1}
-    if (clash := next((name for name in names if name in taken), None)) is not None:
-        raise ConfigError(
-            f"latents: {clash!r} is an output and has the name of {taken[clash]}: let the encoder call its output "
-            "something else and build the set again, or give the other one another name"
-        )
+    index, is_whole = _first_index(opened), opened.fields is None
+    read = (name for name in index.audio_fields if is_whole or name in (opened.fields or ()))
+    taken = dict.fromkeys(read, f"an audio field of {opened.primary.storage.uri}")
+    files = {name: f"the files .{name} in the shards" for name in index.fields}
+    is_own = isinstance(opened.primary.load_index, WrittenIndexes)  # then a column is the value of its member
+    for kind, names, of_files in (
+        ("an output", outputs, {}),
+        ("a raster", rasters, files if is_whole else {}),
+        ("a tensor", tensors, {} if is_own else files),
+    ):
+        for name in names:
+            of_batches = "a field that every batch has" if is_taken(name) else None
+            if owner := of_batches or taken.get(name) or of_files.get(name):
+                shown = f"{name!r} of the set {tensors[name]!r}" if names is tensors else repr(name)
+                raise ConfigError(f"{shown} is {kind} and has the name of {owner}: {_WAYS_OUT[kind]}")
+            taken[name] = kind
 
 
 def _first_index(opened: OpenedRemote) -> ShardIndex:

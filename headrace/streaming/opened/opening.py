@@ -23,18 +23,16 @@ from headrace.stores.retry_policy import RetryPolicy
 from headrace.stores.storage import Transfer
 from headrace.streaming import distributed
 from headrace.streaming.opened.agreement import open_all, open_for_state
-from headrace.streaming.opened.field_names import check_outputs, check_wanted_fields, taken_names
+from headrace.streaming.opened.field_names import check_names, check_wanted_fields
 from headrace.streaming.opened.reading import StreamReaders, StreamShards, default_cache_folder
 from headrace.streaming.order.mixing import Mixture, StreamSpec
 from headrace.streaming.order.state import OrderState, StreamState, ViewState
 from headrace.streaming.output_fields import OutputField
 from headrace.streaming.rasters import Raster, check_rasters
-from headrace.streaming.samples.fields import is_taken
 from headrace.streaming.samples.stored_sample import BatchRow
 from headrace.streaming.selection import Pins, Selection
 from headrace.streaming.settings import FetchSettings, SampleSettings
 from headrace.streaming.shards.access import ShardAccess
-from headrace.streaming.shards.joined_columns import check_tensor_names
 from headrace.streaming.shards.remote import OpenedRemote, StreamRequest
 from headrace.streaming.shards.shard_set import SnapshotShards
 from headrace.streaming.shards.view_shards import ViewShards
@@ -101,8 +99,7 @@ class OpenStreams:
         self._opened = open_all(self._requests, saved, agree=not has_own_world)
         self._kept_reading: StreamReaders | None = None
         for opened in self._opened:
-            check_tensor_names(opened.columns, taken_names(opened))
-            check_outputs(opened)
+            check_names(opened)
             if opened.fields is not None and len(opened.primary):
                 check_wanted_fields(opened)
         tensors = {name: o.tensors for name, o in zip(names, self._opened, strict=True)}
@@ -113,8 +110,6 @@ class OpenStreams:
                 "tensors: the streams number labels differently; pass the labels, tensors={'species': ['crow', 'owl']}"
             )
         check_rasters([opened.rasters for opened in self._opened])
-        if (taken := next(filter(is_taken, dict(self.rasters)), None)) is not None:
-            raise ConfigError(f"rasters: {taken!r} is a field that batches have: give the field another name")
         if len({opened.outputs_that_are_read for opened in self._opened}) > 1:
             found = "; ".join(
                 f"{name}: {', '.join(request.selection.latents) or 'none'}"

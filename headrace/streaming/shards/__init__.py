@@ -4,7 +4,6 @@ __all__ = [
     "access",
     "column_reader",
     "indexed_tars",
-    "joined_columns",
     "remote",
     "shard_names",
     "shard_set",

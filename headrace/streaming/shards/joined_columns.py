@@ -184,17 +184,6 @@ def clash(name: str, of_set: str, other: str) -> str:
     )
 
 
-def check_tensor_names(sets: Sequence[ColumnSet], taken: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if a tensor has the name of another field of a batch; `taken` says what has each name."""
-    for one in sets:
-        for tensor in one.tensors:
-            if (owner := taken.get(tensor.spec.name)) is not None:
-                raise ConfigError(
-                    f"tensors: {tensor.spec.name!r} of the set {one.name!r} has the name of {owner}: rename the column "
-                    "and build the set again, or read it from the metadata"
-                )
-
-
 def _names_in_json(blob: bytes) -> list[str]:
     """The names in the JSON of a sample; none if it is not valid, which a reader reports."""
     try:

@@ -219,7 +219,7 @@ def test_a_tensor_with_the_name_of_a_field_is_an_error(tmp_path):
     audio = write_dataset(tmp_path, SAMPLES)
     for number, name in enumerate(("sample_rate", "flac")):
         write_columns(tmp_path, f"x{number}", {spec(name, "int"): lambda _: 1}, SAMPLES, audio)
-        with pytest.raises(ConfigError, match=f"tensors: '{name}' of the set 'x{number}' has the name of"):
+        with pytest.raises(ConfigError, match=f"'{name}' of the set 'x{number}' is a tensor and has the name of"):
             StreamingDataset(remote=tmp_path, columns=[f"x{number}"], tensors=[name])
 
 
