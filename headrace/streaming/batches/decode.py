@@ -52,12 +52,12 @@ def read_sample(row: BatchRow, outputs: Sequence[OutputField], crop: SampleCrop,
     elif stored.columns.latents is not None or stored.tensor is not None:
         latents = stored_latents_of(stored)
         sample |= cropped_latents(latents, crop.own(len(latents[0])), outputs[0], crop, config)
-    elif row.rasters or (crop.cuts and (row.joined or row.window or intervals_of(row))):
+    elif row.rasters or (crop.cuts and (row.joined or row.window or intervals_of(row) or crop.is_measured)):
         crop.place()
     sample |= _joined_latents(row, outputs, crop, config)
     for name, content in extra(stored, start, blob):
         sample[name] = decoded(name, content) if config.decode is Decode.BASIC else content
-    if crop.cuts and crop.is_placed:
+    if crop.cuts:
         sample[START_SECONDS] = crop.start_seconds
     sample["metadata"] = about
     return sample | _columns(row, crop, about, config) | _named(outputs, sample)

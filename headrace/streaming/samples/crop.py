@@ -82,7 +82,6 @@ class SampleCrop:
         self.row = row
         self._epoch = epoch
         self._clock = row.clock
-        self.is_placed = False
         self._is_whole = True
         self._window: FrameWindow = (0, 0)
         self._rate_hz = 0.0
@@ -91,6 +90,11 @@ class SampleCrop:
     def cuts(self) -> bool:
         """See `Crop.cuts`."""
         return self._crop.cuts
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the indexes know the length and the rate that `place` needs."""
+        return self._clock.num_frames >= 0 and self._clock.rate_hz > 0
 
     @property
     def first_frame(self) -> int:
@@ -120,7 +124,7 @@ class SampleCrop:
 
     @property
     def start_seconds(self) -> float:
-        """Time of the first kept frame in the sample; NaN if the rate is unknown. Call `primary` before."""
+        """Time of the first kept frame in the sample; NaN if the rate is unknown, or before `primary`."""
         return self._window[0] / self._rate_hz if self._rate_hz else math.nan
 
     def primary(self, num_frames: int, rate_hz: float, draw: int = 0) -> FrameWindow:
@@ -134,7 +138,7 @@ class SampleCrop:
         Raises:
             ConfigError: the rate is needed and unknown.
         """
-        self.is_placed, self._rate_hz, self._window = True, rate_hz, (0, num_frames)
+        self._rate_hz, self._window = rate_hz, (0, num_frames)
         if (window := self.row.window) is not None:
             self._window = window.first, min(window.num_frames, num_frames - window.first)
             self._is_whole = self._window == (0, num_frames)

@@ -87,6 +87,24 @@ def test_latents_are_cut_at_the_same_place_with_and_without_their_audio(folder, 
         assert torch.equal(one["encoder_offset"], other["encoder_offset"])
 
 
+@pytest.mark.parametrize(
+    ("where", "joined"), [("audio", ""), ("audio", "crepe"), ("latents/fine", ""), ("latents/fine", "crepe")]
+)
+def test_a_batch_says_where_its_crops_begin_though_nothing_that_is_cut_is_read(folder, decoded, where, joined):
+    more = {"latents": [f"{folder}/latents/{joined}"] if joined else [], "crop_seconds": 0.02}
+    whole = batches(folder, where, **more)
+    decoded.clear()
+    for one, other in zip(batches(folder, where, fields=["metadata"], **more), whole, strict=True):
+        assert torch.equal(one["start_seconds"], other["start_seconds"])
+    assert set(decoded) == {"json"}
+
+
+def test_where_a_crop_begins_is_unknown_without_a_length(tmp_path):
+    (tmp_path / "a.tar").write_bytes(tar_of({"a.txt": b"words", "a.json": b"{}"}))
+    (batch,) = StreamingDataLoader(StreamingDataset(remote=tmp_path, crop_frames=9, fields=["metadata"]))
+    assert batch["start_seconds"].isnan().all()
+
+
 def test_of_joined_latents_only_the_wanted_are_read(folder):
     latents = [f"{folder}/latents/crepe", f"{folder}/latents/fine"]
     first, *_ = batches(folder, latents=latents, fields=["encoder_hidden_fine"])
