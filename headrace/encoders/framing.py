@@ -19,7 +19,9 @@ def to_device(facts: Tensor, device: torch.device) -> Tensor:
 
 
 def zero_padding(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """`hidden` (B, T, D) with everything after each row's length replaced by zeros, NaN included."""
+    """`hidden` (B, T, D) with everything after each row's length (on the CPU) replaced by zeros, NaN included."""
+    if bool((lengths >= hidden.shape[1]).all()):
+        return hidden
     mask = to_device(valid_mask(lengths, hidden.shape[1]), hidden.device)
     return hidden.masked_fill(~mask[:, :, None], 0)
 

@@ -306,8 +306,13 @@ class _Result(NamedTuple):
 def _stored_floats(found: output.Encoded, dtype: torch.dtype) -> _Result:
     hidden = zero_padding(*found)  # NaN in the padding is not an error of the sample
     stored = hidden.to(dtype)
-    flaws = torch.stack([~latents.isfinite().flatten(1).all(dim=1) for latents in (hidden, stored)])
-    return _Result(stored, flaws, found.lengths)
+    overflown = _not_finite(stored)
+    is_sound = not stored.is_cuda and not bool(overflown.any())  # a GPU answers sooner than one waits for it
+    return _Result(stored, torch.stack([overflown if is_sound else _not_finite(hidden), overflown]), found.lengths)
+
+
+def _not_finite(latents: Tensor) -> Tensor:
+    return ~latents.isfinite().flatten(1).all(dim=1)
 
 
 def _stored_codes(found: output.Encoded, dtype: str) -> _Result:
