@@ -3,6 +3,7 @@
 All runs count, whether a sensor, a person in the UI or `build.py` started them.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from headrace_dagster.assets.tags import ASSET_JOB, SUPERSEDED_TAG, WORK_TAG, da
 from headrace_dagster.sensors.dead_runs import bury_dead_runs
 
 _MOST_ATTEMPTS = 5000
+_MOST_SOUND, _SOUND_SECONDS = 6, 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +99,26 @@ def attempts_at(
         tokens: tokens of the work of partitions, or of the whole data set.
         tags: the tags of runs that hold tokens.
         sound_since: the assets of the work, and when each was sound last, seconds since 1970. A run that began before
-            that, or was not to make the asset, is no attempt at it. None counts all runs.
+            that, or was not to make the asset, is no attempt at it; but those of the last ten minutes are after the
+            sixth, for an asset that runs make and the daemon never finds up to date. None counts all runs.
     """
     if not tokens:
         return {}
     now = datetime.now(UTC).timestamp()
     found: dict[str, Attempts] = {}
+    num_sound = Counter[str]()
     for tag in tags:
         finished = dg.RunsFilter(tags={tag: list(tokens)}, statuses=ENDED)
         for record in instance.get_run_records(filters=finished, limit=_MOST_ATTEMPTS):
-            if _is_superseded(record.dagster_run) or not _is_attempt(record, sound_since):
-                continue
             token = record.dagster_run.tags[tag]
-            before = found.get(token, Attempts(0, float("inf")))
             ended = record.end_time or _seconds(record.update_timestamp)
+            if _is_superseded(record.dagster_run):
+                continue
+            if not _is_attempt(record, sound_since):
+                num_sound[token] += now - ended < _SOUND_SECONDS
+                if num_sound[token] <= _MOST_SOUND:
+                    continue
+            before = found.get(token, Attempts(0, float("inf")))
             is_cancelled = record.dagster_run.status == dg.DagsterRunStatus.CANCELED
             found[token] = with_run(before, now - ended, is_cancelled=is_cancelled)
     return found

@@ -83,14 +83,15 @@ def import_table(  # noqa: PLR0913, PLR0917 - what is joined with what, and how 
             What was imported before stays, and is divided again (`divide_again`).
     """
     output = catalog.output
-    settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest)
+    root = catalog.header.totals.source
+    settings = (entry.model_dump_json(), config.audio.model_dump_json(), str(stamp), catalog.header.digest, root)
     inputs = hashlib.sha256("\0".join(settings).encode()).hexdigest()
     before = last_header(output, entry.name)
     there = {found.path for found in output.list(table_folder(entry.name))}
     if before is not None and before.inputs == inputs and there.issuperset(before.paths()):
         return before
     try:
-        with closing(TableRows.of(read(), entry, part_bytes, catalog.header.totals.source)) as rows:
+        with closing(TableRows.of(read(), entry, part_bytes, root)) as rows:
             place = _Place(catalog, entry.name, there)
             divided = _divided(rows, place, config.audio.format(), [ROW, rows.column])
             header = _header(rows, divided, inputs, place)
@@ -123,7 +124,8 @@ def divide_again(
     there = {found.path for found in catalog.output.list(table_folder(entry.name))}
     with contextlib.suppress(CatalogError, FormatError):  # the build of the partitions reports it
         table = _ImportedTable.of(catalog.output, before)
-        with closing(TableRows.of(table, entry.model_copy(update=joined), part_bytes)) as rows:
+        joining, root = entry.model_copy(update=joined), catalog.header.totals.source
+        with closing(TableRows.of(table, joining, part_bytes, root)) as rows:
             place = _Place(catalog, entry.name, there)
             divided = _divided(rows, place, config.audio.format(), list(rows.schema))
         left = divided.unmatched.sort(before.column)

@@ -5,14 +5,14 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self, TypeVar, cast
 
 from headrace.errors import ConfigError
 from headrace.exports.mark import foreign_files, holds_samples, owned_files
-from headrace.format.export_mark import Owned, write_mark
+from headrace.format.export_mark import MARK, Owned, write_mark
 from headrace.format.indexes.index_files import is_index_file, other_name
 from headrace.format.tars.tar_names import TAR_SUFFIX
 from headrace.stores.client_errors import translated_errors
@@ -46,14 +46,14 @@ class ExportFolder:
         self._edited: set[str] = set()
         self._opened = contextlib.ExitStack()
         self._is_published = False
+        self._begun: set[str] = set()  # folders whose mark says that files may be missing
 
     def __enter__(self) -> Self:
         """Begin to write. Raises `ConfigError` if another process of this host exports to the folder."""
         if (stage := self._target.local_path(_STAGE)) is not None:
             self._opened.enter_context(_alone(stage.parent))
+            self._owned = owned_files(self._target)  # which another export may have changed until now
         self._drop_stage()
-        if not self._is_staged:
-            write_mark(self._target, self._owned.files, is_complete=False, lists_all=False)
         return self
 
     def __exit__(
@@ -62,12 +62,14 @@ class ExportFolder:
         """Close scratch files, and drop what was not published; in a bucket, note what was written."""
         self._drop_stage()
         self._opened.close()
-        if not self._is_staged and not self._is_published:
+        if self._begun and not self._is_staged and not self._is_published:
             write_mark(self._target, self._both(), is_complete=False)
 
     def write(self, path: str, data: Content) -> None:
         """Write a file. Raises `ConfigError` if it is in place at once and would replace somebody's file."""
         where = path if self._is_staged else self._destination(path)
+        if not self._is_staged:
+            self._begin([where])
         self._stage.write(where, data)
         self._sizes[where] = self._stage.size(where)
 
@@ -118,13 +120,25 @@ class ExportFolder:
         self._sizes = {name: self._sizes[path] for name, path in moves.items()}
         self._check_leftovers()
         if self._is_staged:
-            write_mark(self._target, self._both(), is_complete=False)
+            self._begin(self._both())
             for name, path in moves.items():
                 self._move(path, name)
         num_removed = sum([self._remove(name) for name in sorted(self._owned.files.keys() - self._sizes.keys())])
+        for folder in sorted((self._begun | _folders(self._both())) - {""}):
+            self._target.at(folder).delete(MARK)
+            self._drop_empty_folders(f"{folder}/{MARK}")
         write_mark(self._target, {name: (size,) for name, size in self._sizes.items()}, is_complete=True)
         self._is_published = True
         return num_removed
+
+    def _begin(self, paths: Iterable[str]) -> None:
+        """Mark the target, and the folders of these files in it, as incomplete: readers open either."""
+        for folder in sorted(({""} | _folders(paths)) - self._begun):
+            self._begun.add(folder)
+            if folder:
+                write_mark(self._target.at(folder), {}, is_complete=False)
+            else:
+                write_mark(self._target, self._both(), is_complete=False, lists_all=self._is_staged)
 
     def _both(self) -> dict[str, tuple[int, ...]]:
         """Files of earlier exports and of this one, each with its possible sizes."""
@@ -191,6 +205,11 @@ class ExportFolder:
     def _drop_stage(self) -> None:
         if (folder := self._target.local_path(_STAGE)) is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(paths: Iterable[str]) -> set[str]:
+    """The folders of tars below the target."""
+    return {path.rpartition("/")[0] for path in paths if path.endswith(TAR_SUFFIX)}
 
 
 @contextlib.contextmanager

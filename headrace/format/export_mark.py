@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from headrace.errors import FormatError, NoShardsError, NotFoundError
+from headrace.errors import FormatError, NoShardsError, NotFoundError, StorageError
 from headrace.format.versioned_json import json_bytes
 from headrace.stores.storage import Storage
 
@@ -25,7 +25,7 @@ class _Mark(BaseModel):
 
     version: Literal[1] = 1
     is_complete: bool = True
-    lists_all: bool = True
+    lists_all: bool | None = None  # None: as `is_complete`, which said this alone in the first marks
     files: dict[str, tuple[int, ...]]
 
 
@@ -69,14 +69,17 @@ def read_mark(target: Storage) -> Owned | None:
         return None
     except ValidationError as error:
         raise FormatError(f"{target.uri}/{MARK}: is not a mark of an export; export to an empty folder") from error
-    return Owned(found.files, found.is_complete, found.lists_all)
+    lists_all = found.is_complete if found.lists_all is None else found.lists_all
+    return Owned(found.files, found.is_complete, lists_all)
 
 
 def check_exported(folder: Storage) -> None:
-    """Raise `NoShardsError` if an export has not written all files of a folder."""
-    with contextlib.suppress(FormatError):  # for the next export to say
-        if (found := read_mark(folder)) is not None and not found.is_complete:
-            raise NoShardsError(
-                f"{folder.uri}: an export to this folder is running or was interrupted, so files may be missing or "
-                "old; wait for its end, or export again"
-            )
+    """Raise `NoShardsError` if an export has not written all files of a folder. Marks that cannot be read are ignored."""
+    found = None
+    with contextlib.suppress(FormatError, StorageError):
+        found = read_mark(folder)
+    if found is not None and not found.is_complete:
+        raise NoShardsError(
+            f"{folder.uri}: an export to this folder is running or was interrupted, so files may be missing or old; "
+            f"wait for its end, or export again (or delete {MARK} there if you know that all are right)"
+        )

@@ -27,17 +27,19 @@ def signs_of_builds(output: Storage) -> list[str]:
 
 
 def _signs_in(folder: Storage) -> Iterator[str]:
-    left = set[str]()  # by a gc that was killed: no build uses them
+    left = dict[str, float]()  # by a gc that was killed; a build that came after it may write them again
     for record in condemnations(folder):
         if record.is_dead:
-            left |= record.paths
+            left |= dict.fromkeys(record.paths, record.modified_seconds)
         else:
             yield f"{folder.uri}/{record.path}: the record of a deletion that is under way, or was killed elsewhere"
     newest = max(snapshot_numbers(folder), default=0)
     for number, path in proposals(folder):
         if number > newest:
             yield f"{folder.uri}/{path}: a snapshot that was proposed and is not committed"
-    there = [name for name in all_noted(folder) if name not in left and folder.exists(name)]
+    times = {entry.path: entry.modified_seconds for entry in folder.list()} if left else {}
+    noted = (name for name in all_noted(folder) if name not in left or times.get(name, 0.0) > left[name])
+    there = [name for name in noted if folder.exists(name)]
     unnamed = set(there) - _named(folder) if there else set()
     if unnamed:
         yield f"{folder.uri}: the journal of a build has {len(unnamed)} shards that no manifest names ({min(unnamed)})"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO
 
 from headrace.errors import ConfigError, FormatError
-from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest
+from headrace.format.beside.column_table import Column, ColumnKind, ColumnSpec, ColumnTable, keys_digest, why_too_many
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.tars.member_names import JSON_FIELD
 from headrace.format.tars.tar import payload
@@ -24,8 +24,8 @@ VALUES_VERSION = 1
 _TEXTS = {"txt": "text", "transcript": "transcript", "text": "text"}
 _CLASSES = ("cls", "cls2", "class", "count", "index", "inx", "id")  # members that WebDataset decodes as numbers
 _WHOLE = re.compile(r"\s*[+-]?\d{1,4300}\s*")  # Python reads no longer one
-_MOST_COLUMNS = 2000
 _INT64 = range(-(1 << 63), 1 << 63)
+_TOO_MANY = "the JSON of the samples has {}, and would get all as columns: index them with --into and without --columns"
 Kinds = Mapping[tuple[bool, str], ColumnKind]
 """Whether a column is a fact, and its name → its type."""
 
@@ -57,8 +57,9 @@ def with_columns(
                 crc32[number, index.fields.index(name)] = zlib.crc32(blob)
                 found |= _values(blob, name, f"{index.shard}: {key}.{name}")
         rows.append(found)
-    if len(names := {name for row in rows for name in row}) > _MOST_COLUMNS:
-        raise FormatError(f"{index.shard}: {_too_many(names)}")
+    names = list({name: None for row in rows for name in row})
+    if (why := why_too_many(names, sum(map(len, rows)), len(rows))) is not None:
+        raise FormatError(f"{index.shard}: {_TOO_MANY.format(why)}")
     try:
         columns = (*_facts(index, split), *_columns(rows))
         keys = keys_digest(index.keys())
@@ -147,20 +148,14 @@ def kinds_of(table: ColumnTable) -> dict[tuple[bool, str], ColumnKind | None]:
 def common_kinds(found: Iterable[Mapping[tuple[bool, str], ColumnKind | None]]) -> dict[tuple[bool, str], ColumnKind]:
     """One type for each column of several tars, facts first, then by name. Raises `ConfigError` for too many."""
     kinds: dict[tuple[bool, str], set[ColumnKind]] = {}
+    num_given = num_tars = 0
     for one in found:
+        num_given, num_tars = num_given + len(one), num_tars + 1
         for name, kind in one.items():
             kinds.setdefault(name, set()).update(() if kind is None else (kind,))
-    if len(kinds) > _MOST_COLUMNS:
-        raise ConfigError(f"these tars: {_too_many({name for _, name in kinds})}")
+    if (why := why_too_many([name for _, name in kinds], num_given, num_tars)) is not None:
+        raise ConfigError(f"these tars: {_TOO_MANY.format(why)}")
     return {name: _widest(kinds[name]) for name in sorted(kinds, key=lambda name: (not name[0], name[1]))}
-
-
-def _too_many(names: Iterable[str]) -> str:
-    shown = ", ".join(map(repr, sorted(names)[-3:]))
-    return (
-        f"the JSON of the samples has more than {_MOST_COLUMNS} names ({shown} …), each of which would be a column of "
-        "all samples: index them with --into and without --columns"
-    )
 
 
 def as_kinds(table: ColumnTable, kinds: Kinds) -> ColumnTable:

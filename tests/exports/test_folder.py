@@ -130,4 +130,8 @@ def test_two_exports_to_one_local_folder_at_once_are_an_error(tmp_path):
             second.__enter__()
         first.publish()
     assert place.read("a.tar") == b"of the first"
+    with second:  # which was made before the first one was published
+        second.write("b.tar", b"of the second")
+        second.publish()
+    assert [entry.path for entry in place.list()] == ["b.tar"]
     write(place, "a.tar")

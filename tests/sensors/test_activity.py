@@ -201,6 +201,17 @@ def test_a_run_is_an_attempt_at_assets_that_it_was_to_make_and_that_were_not_sou
         assert sum(attempts.count for attempts in found.values()) == count
 
 
+@pytest.mark.parametrize(("num_runs", "seconds_ago", "count"), [(6, 60, 0), (8, 60, 2), (8, 6000, 0)])
+def test_work_that_is_done_again_and_again_and_never_sound_for_the_daemon_is_not_repeated_for_ever(
+    num_runs, seconds_ago, count
+):
+    report = dg.AssetKey(["demo", "dataset_report"])
+    ended = datetime.now(UTC).timestamp() - seconds_ago
+    runs = [record(str(run), ended=ended, assets={report}, **{WORK_TAG: "a"}) for run in range(num_runs)]
+    found = activity.attempts_at(FakeInstance(*runs), ["a"], sound_since={report: NOW.timestamp() + 1e9})
+    assert sum(attempts.count for attempts in found.values()) == count
+
+
 def test_without_tokens_nobody_is_asked():
     instance = FakeInstance(record())
     assert activity.attempts_at(instance, []) == {}

@@ -102,18 +102,35 @@ def test_a_link_to_a_tar_and_other_rights_change_no_sample(tmp_path):
     assert len(found) == 4
 
 
-def test_tars_that_are_written_and_indexed_again_are_not_mixed_with_the_former(tmp_path):
+def write_all(folder, first):
     """Whole tars of the same sizes, each with its index, which is how a repeated export writes them."""
+    for tar in range(16):
+        write_tar(folder / "new", {f"s{first + tar:03d}.wav": wav(first + tar)})
+        (folder / "new").replace(folder / f"train-{tar:03d}.tar")
+    index_tars(str(folder), num_threads=1)
 
-    def write_all(first):
-        for tar in range(16):
-            write_tar(tmp_path / "new", {f"s{first + tar:03d}.wav": wav(first + tar)})
-            (tmp_path / "new").replace(tmp_path / f"train-{tar:03d}.tar")
-        index_tars(str(tmp_path), num_threads=1)
 
-    write_all(0)
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_tars_that_are_written_and_indexed_again_are_not_mixed_with_the_former(tmp_path, is_indexed):
+    write_all(tmp_path, 0)
     samples = iter(StreamingDataset(remote=str(tmp_path), batch_size=1))
     next(samples)
-    write_all(50)
+    write_all(tmp_path, 50)
+    if not is_indexed:
+        for index in tmp_path.glob("*.idx"):
+            index.unlink()
     with pytest.raises(FileChangedError, match=r"train-\d+\.tar: was written again since .* open it again"):
         list(samples)
+
+
+@pytest.mark.parametrize("change", ["touched", "without indexes"])
+def test_the_same_tars_are_read_on_whatever_became_of_their_indexes(tmp_path, change):
+    write_all(tmp_path, 0)
+    samples = iter(StreamingDataset(remote=str(tmp_path), batch_size=1))
+    next(samples)
+    for tar in tmp_path.glob("*.tar"):
+        if change == "touched":
+            os.utime(tar, (tar.stat().st_mtime + 100,) * 2)
+        else:
+            tar.with_suffix(".idx").unlink()
+    assert len(list(samples)) == 15

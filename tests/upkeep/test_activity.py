@@ -1,5 +1,8 @@
 """Signs of a build that is running, or was killed."""
 
+import os
+import time
+
 import pytest
 
 from headrace.format.shards.condemned import condemned
@@ -44,6 +47,9 @@ def test_shards_that_a_killed_gc_left_are_no_sign(output):
     with pytest.raises(KeyboardInterrupt), condemned(audio, [NAME]):
         raise KeyboardInterrupt
     assert signs_of_builds(output) == []
+    later = time.time() + 9
+    os.utime(audio.local_path(NAME), (later, later))  # a build has written it again
+    assert len(signs_of_builds(output)) == 1
 
 
 def test_runs_in_progress_are_asked_for(output, monkeypatch):

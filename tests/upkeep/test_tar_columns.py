@@ -95,13 +95,20 @@ def test_a_text_has_no_line_end_and_no_byte_order_mark(tmp_path, text):
     assert sample["metadata"]["text"] == "hello"
 
 
-@pytest.mark.parametrize("num_tars", [1, 2])
-def test_too_many_names_are_an_error_before_they_fill_the_memory(tmp_path, num_tars):
+@pytest.mark.parametrize("num_tars", [1, 11])
+def test_names_of_single_samples_are_an_error_before_they_fill_the_memory(tmp_path, num_tars):
     for number in range(num_tars):
-        write(tmp_path, number, json.dumps({f"w{name}": 1 for name in range(number, 2001, num_tars)}).encode())
+        jsons = [{f"w{name}": 1} for name in range(number, 2001, num_tars)]
+        samples = jsons if num_tars == 1 else [{name: 1 for one in jsons for name in one}]
+        write(tmp_path, number, *(json.dumps(one).encode() for one in samples))
     try:
         (fault,) = index(tmp_path)
     except ConfigError as error:
         fault = str(error)
-    assert "more than 2000 names ('w997', 'w998', 'w999' …)" in fault
-    assert "without --columns" in fault
+    assert "2,00" in fault
+    assert "index them with --into and without --columns" in fault
+
+
+def test_many_columns_that_each_sample_has_are_no_error(tmp_path):
+    write(tmp_path, 0, json.dumps(dict.fromkeys(map(str, range(2100)), 1)).encode())
+    assert index(tmp_path) == []

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from headrace.catalog.tables.declared_types import fits, intervals_type, misfit
-from headrace.catalog.tables.json_lines import as_json, is_as_json, parsed_json, plain, read_json_lines
+from headrace.catalog.tables.json_lines import as_json, has_json, parsed_json, plain, read_json_lines
 from headrace.config.tables import ColumnType
 from headrace.stores.temporary_room import temporary_room
 
@@ -79,7 +79,7 @@ class JsonCells:
 def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     """The values of cells that `JsonCells.plain_cells` returned."""
     found = cells.replace("", None)
-    if is_as_json(dtype):
+    if has_json(dtype):
         return pl.Series(cells.name, [cell and as_json(json.loads(cell)) for cell in found], dtype=dtype)
     return found.str.json_decode(dtype)
 

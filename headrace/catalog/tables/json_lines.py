@@ -24,14 +24,16 @@ from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.row_origins import LINE
 from headrace.config.tables import ColumnType
 from headrace.errors import ConfigError
+from headrace.format.beside.column_table import why_too_many
 from headrace.format.typed_json import AS_JSON, json_value
 from headrace.stores.temporary_room import temporary_room
 
 _PIECE_BYTES = 8 << 20
 _LINE_BYTES = 64  # of a Python object, besides its content
-_MOST_COLUMNS = 2000
 _MOST_NAMES = 200  # of the objects of one place: the columns of a table, of which each row has all
+_MOST_NAMES_OF_A_COLUMN = 2000
 
+_NULL = ""
 _KINDS: dict[type, str] = {
     str: "text", int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"
 }  # fmt: skip
@@ -87,7 +89,7 @@ def read_json_lines(  # noqa: PLR0913 - a file, its columns, and the words of me
         mixed: columns whose values may have several kinds; then they become text, which is JSON for what is no text.
 
     Raises:
-        ConfigError: a line is not a JSON object, there are more than 2,000 columns, an object has a name twice, the
+        ConfigError: a line is not a JSON object, there are too many columns, an object has a name twice, the
             values of a column have different kinds, or a value does not fit the declared type of its column.
         StorageError: the temporary folder is full.
     """
@@ -219,9 +221,10 @@ def _as_json(value: Any) -> dict[str, str]:  # noqa: ANN401 - any value of JSON
     return {AS_JSON: json.dumps(value, sort_keys=True)}
 
 
-def is_as_json(dtype: pl.DataType) -> bool:
-    """Whether a type is that of what `as_json` returns."""
-    return dtype in {pl.Struct({AS_JSON: pl.String}), pl.List(pl.Struct({AS_JSON: pl.String}))}
+def has_json(dtype: pl.DataType) -> bool:
+    """Whether a type is that of what `as_json` returns, or also has the names of objects in other files."""
+    inner = dtype.inner if isinstance(dtype, pl.List) else dtype
+    return isinstance(inner, pl.Struct) and any(field.name == AS_JSON for field in inner.fields)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
@@ -252,9 +255,9 @@ class _Seen:
         kinds: where a value is, for example `("words", "[]", "text")` → its kind, and the first line that has it.
         of_several_kinds: columns whose values have several kinds, which they may, or of text, whose numbers become text
             one by one → what makes a value one of the same kind.
-        wide: columns with objects that have more than 200 names together.
+        wide: columns with objects that have more than 200 names together, or 2,000 at all places.
         never_wide: columns whose objects have any number of names.
-        num_names: number of names of the objects at a place.
+        num_names: number of names of the objects at a place, and under a name that is empty those of a column.
     """
 
     columns: dict[str, None] = field(default_factory=dict)
@@ -266,20 +269,32 @@ class _Seen:
 
     def conflict(self, path: tuple[str, ...], kind: str, number: int) -> tuple[str, int] | None:
         """Note a value. Returns kind and line of an earlier one at its place if that is another kind."""
-        column = path[0]
+        column, found = path[0], self.kinds.get(path)
         if len(path) > 1 and column in self.wide:
             return None
-        if path not in self.kinds and len(path) > 1 and column not in self.never_wide:
-            self.num_names[path[:-1]] += 1
-            if self.num_names[path[:-1]] > _MOST_NAMES:
+        if found is None and len(path) > 1 and column not in self.never_wide:
+            for place in (path[:-1], (column, "")):
+                self.num_names[place] += 1
+            if self.num_names[path[:-1]] > _MOST_NAMES or self.num_names[column, ""] > _MOST_NAMES_OF_A_COLUMN:
                 self.wide.add(column)
-        found = self.kinds.setdefault(path, (kind, number))
-        return None if found[0] == kind else found
+        if found is None or found[0] == _NULL:
+            self.kinds[path] = (kind, number)
+            return None
+        return None if kind in {found[0], _NULL} else found
 
     def has_empty_objects(self) -> bool:
         """Whether a place has objects without any name, in every row."""
-        named = {path[:-1] for path in self.kinds}
+        named = {path[:-1] for path, (kind, _) in self.kinds.items() if kind != _NULL}
         return any(kind == _KINDS[dict] and path not in named for path, (kind, _) in self.kinds.items())
+
+
+def check_columns(names: Sequence[str], num_given: int, num_rows: int, place: str) -> None:
+    """Raise `ConfigError` for too many columns. See `why_too_many`."""
+    if (why := why_too_many(names, num_given, num_rows)) is not None:
+        raise ConfigError(
+            f"{place}: {why}, and would get all as columns: write values under names of the row's own, such as counts "
+            "of words, as one object in one column"
+        )
 
 
 def parsed_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401 - any value of JSON
@@ -332,6 +347,8 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
     faults: dict[tuple[str, ...], ConfigError] = {}
     seen.never_wide.update(column for column, kind in types.items() if kind == ColumnType.INTERVALS)
 
+    num_rows = num_given = 0
+
     def place(number: int) -> str:
         return f"{name}, {named(number)}"
 
@@ -341,12 +358,7 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                 continue
             row, found = _parsed_row(line, partial(place, number), texts, types)
             seen.columns.update(dict.fromkeys(row))
-            if len(seen.columns) > _MOST_COLUMNS:
-                raise ConfigError(
-                    f"{place(number)}: the table has more than {_MOST_COLUMNS} columns ({list(seen.columns)[-1]!r}), "
-                    "of which each row gets all: write values under names of the row's own, such as counts of words, "
-                    "as one object in one column"
-                )
+            num_rows, num_given = num_rows + 1, num_given + len(row)
             for path, kind in found:
                 conflict = seen.conflict(path, kind, number)
                 if conflict is not None and path[0] in may_differ:
@@ -359,6 +371,7 @@ def _seen(  # noqa: PLR0913, PLR0917 - as above
                     )
             for column in of_texts.keys() & row.keys():
                 of_texts[column].add(type(row[column]))
+    check_columns(list(seen.columns), num_given, num_rows, name)
     if fault := next((faults[path] for path in faults if len(path) == 1 or path[0] not in seen.wide), None):
         raise fault
     # polars would write 1 beside 2.5 as 1.0, and rejects true beside 1.
@@ -386,6 +399,8 @@ def _parsed_row(
         raise ConfigError(f"{place()}: not valid JSON: {error}") from error
     except RecursionError as error:
         raise ConfigError(f"{place()}: lists or objects are nested too deeply") from error
+    if found is not None and b"\\u0000" in line and any(AS_JSON in path for path, _ in found):
+        raise ConfigError(f"{place()}: the name {AS_JSON!r} is Headrace's own: write another one")
     if found is None:
         raise ConfigError(f"{place()}: expected one JSON object per line, or an array of objects")
     for column in types.keys() & row.keys():
@@ -398,10 +413,8 @@ def _kinds(row: dict[str, Any], above: tuple[str, ...], texts: Sequence[str] = (
     """Path and kind of each value of an object, nested values included."""
     found: list[tuple[tuple[str, ...], str]] = []
     for name, value in row.items():
-        if value is None:
-            continue
-        path, kind = (*above, name), _KINDS[type(value)]
-        found.append((path, "text" if name in texts and not isinstance(value, list | dict) else kind))
+        path, kind = (*above, name), _NULL if value is None else _KINDS[type(value)]
+        found.append((path, "text" if name in texts and not isinstance(value, list | dict | None) else kind))
         if isinstance(value, dict):
             found += _kinds(value, path)
         elif isinstance(value, list):

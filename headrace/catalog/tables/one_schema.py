@@ -14,7 +14,7 @@ import polars as pl
 
 from headrace.catalog.tables.cell_types import type_of_column
 from headrace.catalog.tables.delimited_files import DelimitedTable
-from headrace.catalog.tables.json_lines import in_order, shown_place
+from headrace.catalog.tables.json_lines import check_columns, in_order, shown_place
 from headrace.errors import ConfigError
 
 _WORDS: dict[type[pl.DataType], str] = {
@@ -59,10 +59,12 @@ def common_types(tables: Sequence[NamedTable], free: Collection[str]) -> dict[st
         free: columns whose types are decided elsewhere; they are left as they are in their first file.
 
     Raises:
-        ConfigError: the values of a column are of different kinds in two files.
+        ConfigError: the values of a column are of different kinds in two files, or files have too many of their own.
     """
     found: dict[str, pl.DataType] = {}
-    for column in dict.fromkeys(chain.from_iterable(one.table.schema for one in tables)):
+    columns = list(dict.fromkeys(chain.from_iterable(one.table.schema for one in tables)))
+    check_columns(columns, sum(len(one.table.schema) for one in tables), len(tables), "the metadata tables")
+    for column in columns:
         having = [one for one in tables if column in one.table.schema]
         filled = [one for one in having if one.table.schema[column] != pl.Null]
         decided = column in free or len({one.table.schema[column] for one in filled}) < 2

@@ -24,6 +24,7 @@ from headrace.format.typed_json import json_value, typed
 FORMAT_VERSION = 1
 _FORMAT_KEY = "headrace_columns"
 _INT64 = range(-(1 << 63), 1 << 63)
+_MANY_COLUMNS, _FEW_VALUES = 2000, 0.1
 
 
 class ColumnKind(StrEnum):
@@ -220,6 +221,19 @@ class Column:
         if self.num_nulls:
             arrays[f"{number}.valid"] = self.is_valid.view(np.uint8)
         return arrays
+
+
+def why_too_many(names: Sequence[str], num_given: int, num_rows: int) -> str | None:
+    """The fault of columns of which each row has few: as many as rows, and each row gets all; None for others.
+
+    Args:
+        names: the columns.
+        num_given: number of names of all rows.
+        num_rows: number of rows.
+    """
+    if len(names) <= _MANY_COLUMNS or num_given >= _FEW_VALUES * len(names) * num_rows:
+        return None
+    return f"{len(names):,} names ({names[-1]!r} is one), of which a row has {num_given / num_rows:.3g} on average"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from headrace.format.indexes.index import VERSION_NOTE, ShardIndex
 from headrace.format.indexes.index_files import find_index, is_outdated, parse_index
 from headrace.format.indexes.indexing import index_tar, key_rule_of
 from headrace.format.tars.member_names import KeyAt, Naming, audio_field
+from headrace.format.tars.tar import sha256_of
 from headrace.format.tars.tar_names import is_packed_tar
 from headrace.format.tars.unpacking import opened_tar
 from headrace.locate.no_shards import no_samples
@@ -78,7 +79,8 @@ class IndexKeeper:
                 f"{storage.uri}/{shard}: holds {len(index)} samples, {self.counted_by} says {expected}: fetch or build "
                 "it again, or run `headrace index` if it was changed on purpose"
             )
-        if self.digests.get(shard, index.sha256) != index.sha256:
+        digest = self.digests.get(shard)
+        if digest and digest != (index.sha256 or _digest_of(storage, shard)):
             raise FileChangedError(
                 f"{storage.uri}/{shard}: was written again since the data set was opened; open it again"
             )
@@ -203,6 +205,11 @@ def open_foreign(remote: str, split: str | None, tars: PlainTars, keeper: IndexK
     text = json.dumps([names, counts, sizes, samples, *rule])
     identity = DataIdentity(remote, split, tars.snapshot, hashlib.sha256(text.encode()).hexdigest(), keeper.key_at)
     return ShardSet(storage, shards, identity, keeper, has_audio=has_audio, lengths="" if samples else storage.uri)
+
+
+def _digest_of(storage: Storage, shard: str) -> str:
+    with storage.open(shard) as file:
+        return sha256_of(file)
 
 
 def _digest_of_samples(indexes: Sequence[ShardIndex]) -> str:

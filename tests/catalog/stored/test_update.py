@@ -71,7 +71,7 @@ NAMES = {
         None,
         r"group_by: .*no column 'artist'; there is no metadata table: name one in source\.metadata",
     ),
-    "a column of lists": ({"group_by": "chords"}, TABLE, r"'chords' holds lists or objects \(List\(String\)\)"),
+    "a column of lists": ({"group_by": "chords"}, TABLE, r"'chords' holds lists or objects; name"),
     "the path": ({"group_by": "path"}, TABLE, "no column 'path'"),
     "no such schema": ({"validation": "nowhere:Schema"}, TABLE, r"source\.schema nowhere:Schema: No module named"),
 }
