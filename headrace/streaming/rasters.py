@@ -5,9 +5,9 @@ Events are dicts with `start` and `end` in seconds of the sample; `label` says w
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,9 +69,10 @@ class Raster:
         """
         shape, dtype = ((num_cells, len(self.classes)), np.bool_) if self.multi else ((num_cells,), np.int64)
         grid: NDArray[Any] = np.full(shape, self.fill, dtype)
+        places = {label: place for place, label in enumerate(self.classes)}
         for event in events:
             start, end = (min(event[name] * self.hz, num_cells + 1.0) for name in ("start", "end"))  # maybe infinite
-            value = self._value(event.get("label"))
+            value = self._value(event.get("label"), places)
             cell = math.floor(round(start, _DECIMALS))
             cells = slice(_first_middle(start), _first_middle(end)) if end > start else slice(cell, cell + 1)
             if self.multi:
@@ -80,10 +81,10 @@ class Raster:
                 grid[cells] = value
         return grid
 
-    def _value(self, label: object) -> int:
+    def _value(self, label: object, places: Mapping[str | int, int]) -> int:
         if self.classes:
-            if label in self.classes:
-                return self.classes.index(label)
+            if isinstance(label, Hashable) and (place := places.get(cast("str | int", label))) is not None:
+                return place
             raise SampleError(
                 f"an event of column {self.column!r} has the label {label!r}, which is not in classes: name all labels"
             )

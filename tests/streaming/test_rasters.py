@@ -237,3 +237,24 @@ def test_samples_for_a_collate_fn_have_neither_padding_nor_its_mask(output):
     made = dataset(output, valid_frames=True, output="torch")
     loader = StreamingDataLoader(made, collate_fn=lambda samples: [set(one) for one in samples])
     assert all("valid_frames" not in names for batch in loader for names in batch)
+
+
+def test_a_label_is_found_without_a_look_at_the_others():
+    class Label(str):
+        compared = 0
+        __slots__ = ()
+
+        def __eq__(self, other):
+            Label.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    labels = tuple(Label(f"word{number}") for number in range(200))
+    raster = Raster("words", 1.0, labels)
+    Label.compared = 0
+    grid = raster.drawn([{"start": n, "end": n + 1, "label": f"word{n}"} for n in range(200)], 200)
+    assert grid.tolist() == list(range(200))
+    assert Label.compared < 1000
+    with pytest.raises(SampleError, match="which is not in classes"):
+        raster.drawn([{"start": 0, "end": 1, "label": ["word1"]}], 1)
