@@ -1,5 +1,7 @@
 """Columns of intervals: their arrays can be read by numpy alone, and arrays that do not fit are an error."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -59,3 +61,15 @@ def test_a_row_with_more_times_than_other_names_is_an_error():
     (column,) = ColumnTable.from_bytes(blob, "words.columns").columns
     with pytest.raises(FormatError, match="column 'words', row 0"):
         column.value(0)
+
+
+def test_intervals_are_read_without_a_call_for_each_of_their_values():
+    column = table(("words", "intervals", [[{"start": n, "end": n + 1, "word": "ja"} for n in range(200)]])).columns[0]
+    calls = []
+    sys.setprofile(lambda _, event, __: calls.append(event) if event == "call" else None)
+    try:
+        found = column.value(0)
+    finally:
+        sys.setprofile(None)
+    assert len(found) == 200
+    assert len(calls) < 300
