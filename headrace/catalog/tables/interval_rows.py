@@ -14,6 +14,8 @@ from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.errors import ConfigError
 
 _INDEX, _NUMBER = "\0index", "\0number"
+_MOST_REPEATED = 2_000_000
+"""Entries of a list of one row that its intervals get together: some hundred bytes each in memory, and JSON in tars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class IntervalRows:
                 others = batch.select(name for name in self.schema if name not in self.intervals)
                 yield pl.concat([self.schema.to_frame(), others], how="diagonal"), origin
                 continue
+            self._check_lists(batch)
             numbers = pl.int_ranges(1, pl.col(self.column).list.len() + 1).alias(_NUMBER)
             numbered = batch.with_row_index(_INDEX).with_columns(numbers)
             exploded = numbered.explode(self.column, _NUMBER).filter(pl.col(self.column).is_not_null())
@@ -90,3 +93,17 @@ class IntervalRows:
             intervals = exploded[_NUMBER]
             places = origin and replace(origin, lines=origin.lines.gather(index), intervals=intervals)
             yield rows.hstack(own.get_columns()).select(self.schema.keys()), places
+
+    def _check_lists(self, batch: pl.DataFrame) -> None:
+        """Raise `ConfigError` if the rows of a recording repeat a list of it so often that tables and tars explode."""
+        counts = batch[self.column].list.len()
+        for name, dtype in batch.schema.items():
+            if name in {self.column, *self.intervals} or not isinstance(dtype, pl.List):
+                continue
+            lengths = batch[name].list.len()
+            if ((counts.cast(pl.UInt64) * lengths).max() or 0) > _MOST_REPEATED:  # type: ignore[operator]  # a number
+                row = (counts.cast(pl.UInt64) * lengths).arg_max()
+                raise ConfigError(
+                    f"source.rows: each of the {counts[row]} rows of a recording would repeat the {lengths[row]} "
+                    f"entries of its column {name!r}; take the column out, or give each interval its part of it"
+                )

@@ -2,9 +2,12 @@
 
 import json
 
+import polars as pl
 import pytest
 
 from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables.interval_rows import IntervalRows
+from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.errors import ConfigError
 from tests.support.yaml_corpora import YamlCorpus, rejected_codes
 
@@ -180,3 +183,17 @@ def test_rows_that_cannot_be_made_are_an_error(corpus, line, said):
 def test_the_yaml_says_what_rows_needs(corpus, asked, said):
     with pytest.raises(ConfigError, match=said):
         corpus.config(**asked)
+
+
+def test_rows_that_would_repeat_a_long_list_are_an_error_that_names_it():
+    times = [{"start": float(number), "end": number + 1.0} for number in range(3000)]
+    whole = pl.DataFrame({"path": ["a.wav", "b.wav"], "turns": [times, times[:1]], "words": [times[:2000], times]})
+    rows = IntervalRows.of(TableInMemory(whole), "turns", "path", ())
+    with pytest.raises(
+        ConfigError,
+        match="each of the 3000 rows of a recording would repeat the 2000 entries of its "
+        "column 'words'; take the column out",
+    ):
+        list(rows.batches())
+    short = IntervalRows.of(TableInMemory(whole.with_columns(pl.col("words").list.head(3))), "turns", "path", ())
+    assert sum(map(len, short.batches())) == 3001
