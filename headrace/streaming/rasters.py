@@ -5,9 +5,9 @@ Events are dicts with `start` and `end` in seconds of the sample; `label` says w
 
 import math
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Raster:
         """
         shape, dtype = ((num_cells, len(self.classes)), np.bool_) if self.multi else ((num_cells,), np.int64)
         grid: NDArray[Any] = np.full(shape, self.fill, dtype)
-        places = {label: place for place, label in enumerate(self.classes)}
+        places: dict[object, int] = {label: place for place, label in enumerate(self.classes)}
         for event in events:
             start, end = (min(event[name] * self.hz, num_cells + 1.0) for name in ("start", "end"))  # maybe infinite
             value = self._value(event.get("label"), places)
@@ -81,9 +81,9 @@ class Raster:
                 grid[cells] = value
         return grid
 
-    def _value(self, label: object, places: Mapping[str | int, int]) -> int:
+    def _value(self, label: object, places: Mapping[object, int]) -> int:
         if self.classes:
-            if isinstance(label, Hashable) and (place := places.get(cast("str | int", label))) is not None:
+            if isinstance(label, str | int | float) and (place := places.get(label)) is not None:
                 return place
             raise SampleError(
                 f"an event of column {self.column!r} has the label {label!r}, which is not in classes: name all labels"
@@ -175,8 +175,12 @@ def _is_event(event: object) -> bool:
     if not isinstance(event, dict):
         return False
     start, end = event.get("start"), event.get("end")
-    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) for one in (start, end))
+    are_numbers = _is_number(start) and _is_number(end)  # without a generator: each window looks at all events
     return are_numbers and 0 <= start <= end <= _MOST_SECONDS  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_rasters(streams: Sequence[Sequence[tuple[str, Raster]]]) -> None:

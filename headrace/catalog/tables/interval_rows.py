@@ -101,8 +101,8 @@ class IntervalRows:
             if name in {self.column, *self.intervals} or not isinstance(dtype, pl.List):
                 continue
             lengths = batch[name].list.len()
-            if ((counts.cast(pl.UInt64) * lengths).max() or 0) > _MOST_REPEATED:  # type: ignore[operator]  # a number
-                row = (counts.cast(pl.UInt64) * lengths).arg_max()
+            row = (counts.cast(pl.UInt64) * lengths).arg_max()
+            if row is not None and counts[row] * lengths[row] > _MOST_REPEATED:
                 raise ConfigError(
                     f"source.rows: each of the {counts[row]} rows of a recording would repeat the {lengths[row]} "
                     f"entries of its column {name!r}; take the column out, or give each interval its part of it"
