@@ -34,6 +34,11 @@ def sample_keys(paths: pl.Series) -> pl.Series:
     return (slugs + "-" + _digests(paths)).alias("key")
 
 
+def shown_key(key: pl.Expr) -> pl.Expr:
+    """A text that is no valid key, for reasons, which do not repeat a whole transcript."""
+    return key.str.replace(rf"(?s)^(.{{{MAX_KEY_LENGTH}}}).+", "$1…")
+
+
 def slug_keys(keys: pl.Series) -> pl.Series:
     """Keys in which only the allowed characters are left: `utt 1.a` gives `utt_1_a-` and 12 digits of its SHA-256.
 

@@ -30,7 +30,7 @@ from headrace.catalog.rows.schemas import (
 )
 from headrace.config.source import ColumnsConfig, Duplicates, JsonContent, KeyForm, SampleKind
 from headrace.config.tables import ColumnType
-from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys, slug_keys
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, SEGMENT_SUFFIX, sample_keys, shown_key, slug_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 
 _Verdict = tuple[str, RejectReason, str]
@@ -287,7 +287,7 @@ def _reject_each(candidates: pl.DataFrame, min_seconds: float) -> pl.DataFrame:
         with_rejects(candidates, seconds < min_seconds, RejectReason.TOO_SHORT, too_short),
         ~is_key,
         RejectReason.BAD_KEY,
-        pl.format(bad_key, key),
+        pl.format(bad_key, shown_key(key)),
     )
 
 

@@ -33,7 +33,7 @@ from headrace.catalog.rows.row_columns import (
 )
 from headrace.catalog.rows.schemas import CONTENT, seconds_of
 from headrace.config.source import Duplicates
-from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, span_keys
+from headrace.format.keys import KEY_PATTERN, MAX_KEY_LENGTH, sample_keys, shown_key, span_keys
 from headrace.format.rejects import RejectReason, RejectSubject
 from headrace.format.segment_keys import SPAN_END
 
@@ -248,7 +248,7 @@ def _judged(candidates: pl.DataFrame, settings: CatalogSettings) -> pl.DataFrame
             seconds < settings.min_seconds,
             row_said(too_short, seconds.round(6), pl.lit(settings.min_seconds)),
         ),
-        (RejectReason.BAD_KEY, ~is_key, row_said(bad_key, key)),
+        (RejectReason.BAD_KEY, ~is_key, row_said(bad_key, shown_key(key))),
     )
     for code, condition, reason in verdicts:
         candidates = with_rejects(candidates, condition, code, reason)

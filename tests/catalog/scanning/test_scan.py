@@ -248,6 +248,14 @@ def test_a_key_of_the_greatest_length_is_accepted_and_a_longer_one_is_not(source
     assert codes(result) == {"b/c.wav": "bad_key"}
 
 
+def test_the_reason_for_a_whole_transcript_as_key_has_its_beginning(source):
+    metadata = pl.DataFrame({"path": ["a.wav"], "key": ["ja und\nwords " * 10_000]})
+    result = look(source, metadata=metadata, asked=CatalogSettings(0, columns=ColumnsConfig(key="key")))
+    (reason,) = result.rejected["reason"]
+    assert reason.startswith("'ja und\nwords ja und")
+    assert len(reason) < 500
+
+
 def test_the_length_of_a_recording_that_is_too_short_is_named_in_microseconds():
     source = FakeSource()
     source.put("a.wav", b"1")
