@@ -74,7 +74,7 @@ def read_mark(target: Storage) -> Owned | None:
 
 
 def check_exported(folder: Storage) -> None:
-    """Raise `NoShardsError` if an export has not written all files of a folder. Marks that cannot be read are ignored."""
+    """Raise `NoShardsError` if an export has not written all of a folder. Marks that cannot be read are ignored."""
     found = None
     with contextlib.suppress(FormatError, StorageError):
         found = read_mark(folder)

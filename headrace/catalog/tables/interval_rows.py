@@ -14,8 +14,9 @@ from headrace.catalog.tables.row_origins import RowOrigin, TableFileName
 from headrace.errors import ConfigError
 
 _INDEX, _NUMBER = "\0index", "\0number"
-_MOST_REPEATED = 2_000_000
-"""Entries of a list of one row that its intervals get together: some hundred bytes each in memory, and JSON in tars."""
+_MOST_REPEATED = 20_000_000
+"""Entries of a list of one row that its intervals get together: hundreds of bytes each in memory, and JSON in tars. An
+hour of segments beside its list of words has seven million."""
 
 
 @dataclass(frozen=True, slots=True)

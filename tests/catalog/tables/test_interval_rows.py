@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from headrace.catalog.stored.parts import existing_catalog
+from headrace.catalog.tables import interval_rows
 from headrace.catalog.tables.interval_rows import IntervalRows
 from headrace.catalog.tables.metadata_files import TableInMemory
 from headrace.errors import ConfigError
@@ -185,7 +186,8 @@ def test_the_yaml_says_what_rows_needs(corpus, asked, said):
         corpus.config(**asked)
 
 
-def test_rows_that_would_repeat_a_long_list_are_an_error_that_names_it():
+def test_rows_that_would_repeat_a_long_list_are_an_error_that_names_it(monkeypatch):
+    monkeypatch.setattr(interval_rows, "_MOST_REPEATED", 2_000_000)
     times = [{"start": float(number), "end": number + 1.0} for number in range(3000)]
     whole = pl.DataFrame({"path": ["a.wav", "b.wav"], "turns": [times, times[:1]], "words": [times[:2000], times]})
     rows = IntervalRows.of(TableInMemory(whole), "turns", "path", ())
