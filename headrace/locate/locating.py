@@ -143,7 +143,7 @@ def locate(  # noqa: PLR0913 - a name, and what is wanted of it
         found = _in_folder(name, open_storage(name, transfer), split, transfer)
     if found.tars is not None and looks_for_index and found.tars.indexed is None and not is_signed(name):
         found = replace(found, tars=replace(found.tars, indexed=indexed_folder(found.tars.storage)))
-    if found.tars is not None and found.tars.indexed is None and not is_web(found.tars.storage):
+    if found.tars is not None and found.tars.indexed is None and _may_be_exported_to(found.tars.storage):
         check_exported(found.tars.storage)  # the tars of an index are known by their versions
     if found.tars is not None and found.tars.indexed is None and snapshot not in {None, found.tars.snapshot}:
         found.check_built()
@@ -162,3 +162,8 @@ def _in_folder(name: str, storage: Storage, split: str | None, transfer: Transfe
     if folders_of_output(storage):
         return Location(name, storage)
     raise no_shards(name, storage)
+
+
+def _may_be_exported_to(storage: Storage) -> bool:
+    """Whether exports write to a store: not to the Hub and web servers, where a request is a wait before all others."""
+    return not is_web(storage) and not storage.uri.startswith("hf://")

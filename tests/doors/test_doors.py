@@ -229,10 +229,10 @@ def test_a_folder_of_ordinary_tars_needs_no_further_requests(tmp_path, monkeypat
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(locate(str(tmp_path)).tars.names) == 3
-        assert asked == ["list"] * 3  # its snapshots, those of its audio/, and its tars
+        assert asked == ["list"] * 3 + ["read"]  # snapshots, those of audio/, and tars; whether an export is under way
         asked.clear()
         assert len(locate(f"{tmp_path}/train-{{0..2}}.tar").tars.names) == 3
-        assert asked == ["exists"] * 4 + ["list"]  # the pattern may be a name as it is spelled
+        assert asked == ["exists"] * 4 + ["list", "read"]  # the pattern may be a name as it is spelled
 
 
 def test_opening_an_output_asks_for_each_thing_once(named, monkeypatch):
