@@ -80,7 +80,7 @@ def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     """The values of cells that `JsonCells.plain_cells` returned."""
     found = cells.replace("", None)
     if has_json(dtype):
-        return pl.Series(cells.name, [cell and as_json(json.loads(cell)) for cell in found], dtype=dtype)
+        return pl.Series(cells.name, [cell and as_json(parsed_json(cell)) for cell in found], dtype=dtype)
     return found.str.json_decode(dtype)
 
 
