@@ -115,3 +115,8 @@ class StaleError(BuildError):
 
 class MissingDependencyError(HeadraceError, ImportError):
     """An optional package is not installed. The message names the extra that installs it."""
+
+
+def shard_gone(name: str) -> NotFoundError:
+    """The error of a run that reads a shard of a build which is not there any more."""
+    return NotFoundError(f"{name}: the shard is gone; was it removed by gc while a run still reads it?")

@@ -132,27 +132,31 @@ class DueWorkReader:
         stages = {AUDIO: audio}
         ready = {name: found for name, found in audio.current.items() if name not in audio.todo}
         stages |= self._columns(catalog, ready, missing)
-        for part, latents in latents_by_part(self.config).items():
-            stages[part] = self._stage(part, self._wanted_latents(ready, latents), missing)
-        unfitted = self._unfitted()
+        latents = latents_by_part(self.config)
+        settings = {part: self._settings(one) for part, one in latents.items()}
+        for part, one in latents.items():
+            stages[part] = self._stage(part, self._wanted_latents(ready, one, settings[part]), missing)
+        unfitted = [part for part, found in settings.items() if found is None]
         fitted = {name: stage for name, stage in stages.items() if name not in unfitted}
         partitions = {name: work for name in audio.wanted if (work := _work(name, fitted)) is not None}
         if partitions:
             hours = catalog.seconds / _SECONDS_PER_HOUR * len(partitions) / len(audio.wanted)
             untrue, others = self._rest(catalog.digest, partitions, stages)
-            rest = self._fitted_first([*untrue, *others]) if untrue or others else ()
+            rest = self._fitted_first([*untrue, *others], unfitted) if untrue or others else ()
             token = self._finish_token(catalog.digest, stages, untrue) if rest else ""
-            return DueWork(partitions, self._fitted_first(self._after(partitions, stages)), token, hours, rest)
+            finish = self._fitted_first(self._after(partitions, stages), unfitted)
+            return DueWork(partitions, finish, token, hours, rest)
         untrue, lacking = self._lacking(catalog.digest, stages)
-        finish = self._fitted_first([*untrue, *lacking])
+        finish = self._fitted_first([*untrue, *lacking], unfitted)
         return DueWork({}, finish, self._finish_token(catalog.digest, stages, untrue))
 
-    def _wanted_latents(self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig) -> dict[str, str]:
+    def _wanted_latents(
+        self, audio: Mapping[str, ManifestSummary], latents: LatentsConfig, settings: LatentSettings | str | None
+    ) -> dict[str, str]:
         """`wanted_latents`; nothing before centroids are fitted, or while the table of their texts was never valid.
 
         If the encoder cannot be loaded, they are stale as long as the reason is the same: their run fails with it.
         """
-        settings = self._settings(latents)
         if settings is None or isinstance(settings, str):
             return dict.fromkeys(audio, settings) if settings else {}
         try:
@@ -174,13 +178,9 @@ class DueWorkReader:
         except HeadraceError as error:
             return str(error)
 
-    def _unfitted(self) -> list[str]:
-        """The stages of latents whose centroids come first, which need the audio of all partitions."""
-        return [part for part, latents in latents_by_part(self.config).items() if self._settings(latents) is None]
-
-    def _fitted_first(self, assets: Sequence[dg.AssetKey]) -> tuple[dg.AssetKey, ...]:
-        """The assets, with the centroids that have not been fitted in place of what is made with them."""
-        if not (unfitted := self._unfitted()):
+    def _fitted_first(self, assets: Sequence[dg.AssetKey], unfitted: Sequence[str]) -> tuple[dg.AssetKey, ...]:
+        """The assets, with the centroids of unfitted stages in place of what is made with them."""
+        if not unfitted:
             return tuple(assets)
         later = {*map(self._index, unfitted), self.keys.loader_smoke_test, self.keys.dataset_report}
         fitted = [self.keys.centroids(self._stages[part].name) for part in unfitted]

@@ -51,8 +51,10 @@ class ExportFolder:
     def __enter__(self) -> Self:
         """Begin to write. Raises `ConfigError` if another process of this host exports to the folder."""
         if (stage := self._target.local_path(_STAGE)) is not None:
-            self._opened.enter_context(_alone(stage.parent))
-            self._owned = owned_files(self._target)  # which another export may have changed until now
+            with contextlib.ExitStack() as lock:
+                lock.enter_context(_alone(stage.parent))
+                self._owned = owned_files(self._target)  # which another export may have changed until now
+                self._opened.push(lock.pop_all())
         self._drop_stage()
         return self
 

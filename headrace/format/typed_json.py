@@ -40,6 +40,25 @@ def json_value(text: str | bytes, **hooks: Callable[..., Any] | None) -> Any:  #
         raise ValueError("brackets are nested too deeply") from error
 
 
+def strict_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:  # noqa: ANN401 - any value of JSON
+    """A value of JSON. Raises `ValueError` if it is not valid, or has an object with one name twice.
+
+    Args:
+        text: the JSON.
+        parse_constant: what to do with NaN, Infinity and -Infinity; None reads them as numbers.
+    """
+    return json_value(text, object_pairs_hook=_without_doubles, parse_constant=parse_constant)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in found if names.count(name) > 1)
+        raise ValueError(f"an object has the name {twice!r} twice; which value counts is not defined: keep one")
+    return found
+
+
 def json_object(text: str | bytes) -> dict[str, Any]:
     """The object of a JSON text. Raises `ValueError` if it is not valid, or not an object."""
     return _object(json_value(text))

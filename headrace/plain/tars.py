@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Self, TypeAlias, cast
 
 from headrace.checksums import crc32
-from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError
+from headrace.errors import FormatError, HeadraceError, IntegrityError, NotFoundError, SampleCountError, shard_gone
 from headrace.format.indexes.audio_fields import stated_audio_fields
 from headrace.format.indexes.index import ShardIndex
 from headrace.format.indexes.index_entries import apart_fault
@@ -141,9 +141,7 @@ def _found(shard: LocatedShard) -> BinaryIO:
         return shard.storage.open(shard.name)
     except NotFoundError as error:
         if shard.is_built:
-            raise NotFoundError(
-                f"{shard.url}: the shard is gone; was it removed by gc while a run still reads it?"
-            ) from error
+            raise shard_gone(shard.url) from error
         raise NotFoundError(
             f"{shard.url}: the shard is not there, though it is listed: fetch or build it again; if it was removed on "
             "purpose, `headrace index` writes a sizes.json without it"

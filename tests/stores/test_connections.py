@@ -103,6 +103,18 @@ def test_a_connection_that_ends_while_it_is_written_to_costs_no_error(server, er
     assert len(set(server.ports)) == 2
 
 
+def test_no_system_call_holds_the_lock_for_which_other_threads_wait(server, monkeypatch):
+    is_silent, held = connections._is_silent, []
+
+    def noted(connection):
+        held.append(connections._idle(os.getpid())._lock.locked())
+        return is_silent(connection)
+
+    monkeypatch.setattr(connections, "_is_silent", noted)
+    assert read(server.url) == read(server.url) == BODY
+    assert held == [False]
+
+
 def test_what_a_server_says_unasked_answers_no_request(server):
     """More than Python's client reads in advance."""
     server.replies = [Reply(raw=Reply(body=BODY).encoded("GET") + Reply(body=b"x" * 10_000).encoded("GET") * 5)]

@@ -23,13 +23,13 @@ from headrace.catalog.scanning.sidecar_contents import CONTENT_SCHEMA, SidecarFi
 from headrace.catalog.tables.buckets import Buckets, bucket_of_paths, parts_of
 from headrace.catalog.tables.declared_types import fits, misfit
 from headrace.catalog.tables.interval_rows import IntervalRows
-from headrace.catalog.tables.json_lines import parsed_json, read_json_lines
+from headrace.catalog.tables.json_lines import read_json_lines
 from headrace.catalog.tables.metadata_files import with_stored_types
 from headrace.catalog.tables.row_origins import RowOrigin
 from headrace.config.source import SPAN_ROLES
 from headrace.config.tables import ColumnType
 from headrace.errors import FileChangedError, UnsafePathError
-from headrace.format.typed_json import json_value
+from headrace.format.typed_json import json_value, strict_json
 from headrace.sources.listing import FileStamp, SourceStamps, stamps_of
 from headrace.sources.sources import Source
 from headrace.stores.temporary_room import temporary_room
@@ -275,7 +275,7 @@ class _Sidecar(NamedTuple):
 
     def values(self) -> dict[str, Any]:
         """Column → value."""
-        found = parsed_json(self.file.content)
+        found = strict_json(self.file.content)
         return found if isinstance(found, dict) else {self.extension: found}
 
 
@@ -337,7 +337,7 @@ def _parsed(file: _Wanted, text: str) -> _Result:
     if file.extension.lower().rpartition(".")[2] != "json":
         return _Result(file.path, json.dumps(text.rstrip("\r\n")), None)
     try:
-        found = parsed_json(text)
+        found = strict_json(text)
         if isinstance(found, dict):
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError:

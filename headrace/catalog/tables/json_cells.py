@@ -10,8 +10,9 @@ from typing import Any
 import polars as pl
 
 from headrace.catalog.tables.declared_types import fits, intervals_type, misfit
-from headrace.catalog.tables.json_lines import as_json, has_json, parsed_json, plain, read_json_lines
+from headrace.catalog.tables.json_lines import as_json, has_json, plain, read_json_lines
 from headrace.config.tables import ColumnType
+from headrace.format.typed_json import strict_json
 from headrace.stores.temporary_room import temporary_room
 
 
@@ -68,7 +69,7 @@ class JsonCells:
             return None
         place = f"{self._name}, {self._unit} {number}"
         try:
-            value = parsed_json(cell, parse_constant=_rejected)
+            value = strict_json(cell, parse_constant=_rejected)
         except ValueError as error:
             raise misfit(place, self._column, cell, self._kind) from error
         if not fits(value, self._kind):
@@ -80,7 +81,7 @@ def decoded(cells: pl.Series, dtype: pl.DataType) -> pl.Series:
     """The values of cells that `JsonCells.plain_cells` returned."""
     found = cells.replace("", None)
     if has_json(dtype):
-        return pl.Series(cells.name, [cell and as_json(parsed_json(cell)) for cell in found], dtype=dtype)
+        return pl.Series(cells.name, [cell and as_json(strict_json(cell)) for cell in found], dtype=dtype)
     return found.str.json_decode(dtype)
 
 

@@ -14,7 +14,8 @@ import polars as pl
 
 from headrace.catalog.tables.cell_types import type_of_column
 from headrace.catalog.tables.delimited_files import DelimitedTable
-from headrace.catalog.tables.json_lines import check_columns, in_order, shown_place
+from headrace.catalog.tables.json_kinds import check_columns, shown_place
+from headrace.catalog.tables.json_lines import in_order
 from headrace.errors import ConfigError
 
 _WORDS: dict[type[pl.DataType], str] = {

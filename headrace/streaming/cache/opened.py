@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple, Protocol
 
 from headrace.checksums import crc32
-from headrace.errors import IntegrityError, NotAFileError, NotFoundError, StorageError
+from headrace.errors import IntegrityError, NotAFileError, StorageError, shard_gone
 from headrace.format.indexes.index import ABSENT
 from headrace.format.tars.tar import sha256_of
 from headrace.stores.regular_files import open_regular
@@ -92,9 +92,7 @@ class FileShard:
         try:
             self.file_descriptor = open_regular(path)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NotFoundError(
-                f"{path}: the shard is gone; was it removed by gc while a run still reads it?"
-            ) from error
+            raise shard_gone(str(path)) from error
         except NotAFileError:
             raise
         except OSError as error:

@@ -1,6 +1,6 @@
 """Loads the index of a shard through the cache folder, so that the processes of a host fetch it once."""
 
-from headrace.errors import FormatError, NotFoundError
+from headrace.errors import FormatError, NotFoundError, shard_gone
 from headrace.format.indexes.index import ShardIndex, index_name
 from headrace.format.indexes.index_files import parse_index
 from headrace.streaming.cache.cache import ShardCache
@@ -40,7 +40,7 @@ def _loaded(shards: ShardSet, name: str) -> ShardIndex:
     except NotFoundError as error:
         if not shards.is_named_by_content:
             raise
-        raise NotFoundError(f"{error}: the shard is gone; was it removed by gc while a run still reads it?") from error
+        raise shard_gone(f"{shards.storage.uri}/{name}") from error
 
 
 def _kept(cache: ShardCache, name: str) -> ShardIndex | None:
