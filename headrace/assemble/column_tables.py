@@ -124,8 +124,7 @@ def divide_again(
     there = {found.path for found in catalog.output.list(table_folder(entry.name))}
     with contextlib.suppress(CatalogError, FormatError):  # the build of the partitions reports it
         table = _ImportedTable.of(catalog.output, before)
-        joining, root = entry.model_copy(update=joined), catalog.header.totals.source
-        with closing(TableRows.of(table, joining, part_bytes, root)) as rows:
+        with closing(TableRows.of(table, entry.model_copy(update=joined), part_bytes)) as rows:
             place = _Place(catalog, entry.name, there)
             divided = _divided(rows, place, config.audio.format(), list(rows.schema))
         left = divided.unmatched.sort(before.column)

@@ -243,6 +243,17 @@ def test_an_index_that_is_not_up_to_date_is_made_again_and_what_follows_it(fakes
     assert fakes.committed_with.get(MEL, 7) == (None if (stage, fault) == ("audio", "snapshot") else 7)
 
 
+@pytest.mark.parametrize(("stage", "is_evaluated"), [("audio", True), (COLUMNS, True), (MEL, False)])
+def test_views_are_evaluated_again_after_audio_and_columns_and_not_after_latents(
+    fakes, monkeypatch, stage, is_evaluated
+):
+    monkeypatch.setattr(CONFIG, "views", {"loud": None})
+    monkeypatch.setattr(due_work, "waits", lambda *_: False)
+    monkeypatch.setattr(due_work, "has_view", lambda *_: True)
+    fakes.is_committed[stage] = False
+    assert (fakes.keys.view("loud") in fakes.read().finish) == is_evaluated
+
+
 INDEXES = {"audio": "sizes_index", COLUMNS: "metadata_columns_index", MEL: "mel_sizes_index"}
 
 

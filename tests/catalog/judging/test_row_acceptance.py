@@ -166,6 +166,14 @@ def test_unknown_and_damaged_files_bad_and_taken_keys_are_rejects_of_rows():
     assert files == {"b/c.wav": "no_row", "d.wav": "no_row", "bad.wav": "undecodable"}
 
 
+def test_the_reason_for_a_whole_transcript_as_key_has_its_beginning():
+    table = pl.DataFrame({"path": ["a.wav"], "end": [1.0], "utt": ["ja und\nwords " * 10_000]})
+    ((_, code, reason),) = rejects(rows_of(table, columns=ColumnsConfig(key="utt")))
+    assert code == "bad_key"
+    assert "ja und\nwords ja und" in reason
+    assert len(reason) < 500
+
+
 def test_key_form_slug_makes_keys_of_any_text():
     table = pl.DataFrame({"path": ["a.wav"] * 2, "end": [1.0, 2.0], "utt": ["a b", "a_b"]})
     asked = {"columns": ColumnsConfig(key="utt"), "key_form": KeyForm.SLUG}

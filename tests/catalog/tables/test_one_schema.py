@@ -95,3 +95,13 @@ def test_declared_types_of_a_table_without_rows_say_that_there_are_none(tmp_path
     (tmp_path / "a.jsonl").write_text("")
     with pytest.raises(ConfigError, match="there is no row"):
         open_metadata_files([(tmp_path / "a.jsonl", "a")], form=TableConfig(types={"n": "int"}))
+
+
+@pytest.mark.parametrize("num_files", [20, 40])
+def test_columns_that_single_files_have_are_an_error_before_they_fill_the_memory(tmp_path, num_files):
+    for number in range(num_files):
+        row = {"path": f"{number}"} | {f"w{number}_{column}": 1 for column in range(2200 // num_files)}
+        (tmp_path / f"{number}.jsonl").write_text(json.dumps(row))
+    files = [(tmp_path / f"{number}.jsonl", f"{number}.jsonl") for number in range(num_files)]
+    with pytest.raises(ConfigError, match=r"the metadata tables: 2,201 names .*of which a row has .*one object"):
+        open_metadata_files(files)
